@@ -24,11 +24,11 @@ from bench.outcome import Size
 from bench.setting import Setting, prepared
 from bench.stand import standing
 from bench.workload import MANY, of_tenants, tenant_names
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.direct.commit import DirectApplier
 from services.applier.model.task import Limits
 from services.applier.worker import worker_state
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 
 STALL_S = 120.0
 SHOWN = 110
@@ -62,7 +62,7 @@ def counted() -> Iterator[ThreadCpu]:
     """Whatever this process applies directly meanwhile is counted."""
     cpu, apply = ThreadCpu(), DirectApplier.apply
 
-    def measured(applier: DirectApplier, change: Change) -> Applied | Reason | None:
+    def measured(applier: DirectApplier, change: DestinationChange) -> Applied | ExtensionReason | None:
         began = time.thread_time()
         try:
             with cpu.profile or nullcontext():

@@ -32,7 +32,7 @@ from bench.workload import SMALL, tenant_names
 from services.applier.model.grouping import Job, Lane
 from services.applier.model.task import Limits, Task, TaskResult, WorkerReport
 from services.applier.spark_jobs import SparkJobs
-from services.applier.worker.task_run import Run
+from services.applier.worker.task_run import TaskRun
 from services.applier.worker.worker_state import Worker
 from shared.config.model import Config, Routing, Source, Spark
 from shared.lake.connection import engine
@@ -152,7 +152,7 @@ def _told(options: Sequence[str]) -> Iterator[None]:
 
 def _by(worker: Worker, cycles: Cycles) -> cycle.Run:
     def run(job: Job) -> Sequence[TaskResult]:
-        results = Run(worker, Task(job.kind, cycles.source, job.targets, LIMITS)).results()
+        results = TaskRun(worker, Task(job.kind, cycles.source, job.targets, LIMITS)).results()
         return [TaskResult(tuple(results), WorkerReport(os.getpid()))]
 
     return run

@@ -23,7 +23,7 @@ from bench.alongside import alongside
 from bench.workload import DECLARED, KEY_COLUMN, ROUTING_FIELD, SCHEMA, TABLE
 from services.cli.runtime.ports import free_port
 from services.control.model.lifecycle import Registered
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.digest import digest
 from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
@@ -137,7 +137,7 @@ def _register(site: Site, folder: Path, count: int) -> None:
 
 
 def _held(folder: Path) -> Mapping[str, Registered]:
-    with closing(Registry(make_url(f"sqlite:///{folder}/registry.sqlite"), PIPELINE)) as registry:
+    with closing(DestinationRegistry(make_url(f"sqlite:///{folder}/registry.sqlite"), PIPELINE)) as registry:
         return registry.destinations()
 
 

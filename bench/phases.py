@@ -13,7 +13,7 @@ from services.applier.apply.direct import files as direct_files
 from services.applier.apply.direct import look as direct_look
 from services.applier.apply.direct.commit import DirectApplier
 from services.applier.apply.source.feed import Feed
-from services.applier.apply.transaction import Applier
+from services.applier.apply.transaction import DestinationApplier
 from shared.lake.attached import pool
 from shared.lake.catalog.reader import CatalogReader
 
@@ -32,7 +32,7 @@ PLACES: tuple[tuple[Any, str, str], ...] = (
     (direct_files, "write", f"{APPLY}: data file"),
     (DirectApplier, "_send", f"{APPLY}: batch"),
     (DirectApplier, "_try", f"{APPLY}: connection, keys"),
-    (Applier, "_try", BY_EXTENSION),
+    (DestinationApplier, "_try", BY_EXTENSION),
     (pool, "attach", "attach"),
     (CatalogReader, "_all", "metadata looks"),
 )

@@ -11,7 +11,7 @@ from bench.lakes import Lake, Lakes
 from bench.single_process import SingleProcess, SourceTable
 from bench.viaduck import PIPELINE
 from bench.workload import KEY_COLUMN, ROUTING_FIELD, SCHEMA, SOURCE, TABLE, committed
-from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Subject, compare_all
 from shared.config.model import Routing
 from shared.contracts.messages import SeedMode
 from shared.lake.connection.attach import attach
@@ -83,12 +83,12 @@ def require_equal(
 ) -> int:
     """``suffix``: of the destinations' ids, behind the tenants' names."""
     routing = Routing(field=ROUTING_FIELD, key_columns=(KEY_COLUMN,) if keyed else ())
-    origin = Origin(lakes.direct(source).resolved, SCHEMA, TABLE, routing)
+    origin = ComparedSource(lakes.direct(source).resolved, SCHEMA, TABLE, routing)
     subjects = [
         Subject(PIPELINE, f"{tenant}{suffix}", tenant, lakes.direct(lake).resolved, SCHEMA, TABLE, SeedMode.SCAN)
         for tenant, lake in mirror.items()
     ]
-    wrong = [verdict for verdict in compare_all(origin, subjects) if verdict.finding is not Finding.EQUAL]
+    wrong = [verdict for verdict in compare_all(origin, subjects) if verdict.finding is not ComparisonResult.EQUAL]
     assert not wrong, f"{len(wrong)} destinations differ from the source: {wrong[:3]}"
     return len(subjects)
 

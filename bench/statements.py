@@ -19,7 +19,7 @@ from rich.table import Table
 
 from services.applier.model.task import Limits, SourceTable, Target, Task
 from services.applier.worker import worker_state
-from services.applier.worker.task_run import Run
+from services.applier.worker.task_run import TaskRun
 from services.applier.worker.worker_state import Worker
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
@@ -156,7 +156,7 @@ def _applier(commit: CommitPath) -> Worker:
 
 def _changed(rig: ApplyRig, worker: Worker, target: Target) -> Progress:
     task = Task(ItemKind.CHANGES, SourceTable(rig.source, "main", "t", rig.routing), (target,), worker.limits)
-    (result,) = Run(worker, task).results()
+    (result,) = TaskRun(worker, task).results()
     return result.progress
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from services.cli.main import app
 from services.control.app import build
-from services.control.web.caller import Asked
+from services.control.web.caller import GuardedRequest
 from services.control.web.context import Sources
 from services.control.web.guard import OPEN, Guard
 from shared.contracts import errors, layout, messages, reports, routed_by, upkeep
@@ -226,7 +226,7 @@ def rest(_: Meanings) -> str:
 
 
 def _call(path: str, method: str, call: dict[str, Any], usual: set[str]) -> tuple[str, ...]:
-    scope = "" if path in OPEN else f"`{Asked(method, re.sub(r'[{}]', '', path)).needs}`"
+    scope = "" if path in OPEN else f"`{GuardedRequest(method, re.sub(r'[{}]', '', path)).needs}`"
     text = " ".join(call["description"].split()).replace("|", r"\|")
     parameters = ", ".join(f"`{each['name']}`" for each in call.get("parameters", ()) if each["in"] != "path")
     own = set(call["responses"]) - (usual if path.startswith("/v1/") else set())

@@ -124,6 +124,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/bench/test_evolve.py",
     "tests/fast/bench/test_report.py",
     "tests/fast/test_architecture.py",
+    "tests/fast/test_class_names.py",
     "tests/fast/test_code_blocks.py",
     "tests/fast/test_mutants.py",
     "tests/fast/test_shell_blocks.py",

@@ -18,7 +18,7 @@ from services.cli.runtime.ports import free_port
 from services.cli.runtime.running import RunningViaduck, run_to_end
 from shared.lake.connection.engine import connect
 from shared.lake.sql import literal
-from viaduck_demo.flights import Commit, FlightPlay, carriers, days
+from viaduck_demo.flights import FlightPlay, SourceCommit, carriers, days
 from viaduck_demo.folder import PIPELINE, DemoFolder
 from viaduck_demo.view import DemoView, Scene, TenantRow
 
@@ -91,7 +91,7 @@ class Performance:
         self._stage("the play is over, the last tenants catch up", self._all_exact)
         self._show("every tenant is exact at the source's head")
 
-    def _commit_after_commit(self) -> Iterator[Commit]:
+    def _commit_after_commit(self) -> Iterator[SourceCommit]:
         for number, day in enumerate(self._played, start=1):
             for commit in self._play.day(day):
                 self._commits += 1

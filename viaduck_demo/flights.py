@@ -61,7 +61,7 @@ PARTNERS = {"9E": "DL", "EV": "UA", "MQ": "AA", "OO": "UA", "YV": "US"}
 
 
 @dataclass(frozen=True)
-class Commit:
+class SourceCommit:
     """One commit that was made to the source table."""
 
     day: date
@@ -114,27 +114,27 @@ class FlightPlay:
         """Delete everything from a day on; returns the number of rows. Playing that day again inserts them again."""
         return self._transaction(lambda: self._run(f"DELETE FROM {self._table} WHERE flight_date >= ?", first))
 
-    def day(self, day: date) -> Iterator[Commit]:
+    def day(self, day: date) -> Iterator[SourceCommit]:
         """Play one day; yields after each commit."""
         yield self._commit(day, "schedule published", self._publish_schedule)
         yield self._commit(day, "flights handed over", self._hand_over)
         yield self._commit(day, "morning flown", lambda of: self._fly(of, f"sched_dep_time < {AFTERNOON}"))
         yield self._commit(day, "evening flown", lambda of: self._fly(of, f"sched_dep_time >= {AFTERNOON}"))
 
-    def restructure(self, day: date) -> Iterator[Commit]:
+    def restructure(self, day: date) -> Iterator[SourceCommit]:
         """Rename one column and add another, while flights go on; yields after each commit."""
         old, new = RENAMED
         self._con.execute(f"ALTER TABLE {self._table} RENAME COLUMN {ident(old)} TO {ident(new)}")
-        yield Commit(day, f"the column {old} renamed to {new}", 0)
+        yield SourceCommit(day, f"the column {old} renamed to {new}", 0)
         name, declared = ADDED
         self._con.execute(f"ALTER TABLE {self._table} ADD COLUMN {ident(name)} {declared}")
-        yield Commit(day, f"the column {name} added", 0)
+        yield SourceCommit(day, f"the column {name} added", 0)
 
-    def tidy_up(self, day: date) -> Commit:
+    def tidy_up(self, day: date) -> SourceCommit:
         """What a lake's owner does now and then: compaction. It moves rows between files and changes none."""
         for call in ("ducklake_flush_inlined_data", "ducklake_merge_adjacent_files", "ducklake_rewrite_data_files"):
             self._con.execute(f"CALL {call}('{self._alias}')").fetchall()
-        return Commit(day, "lake compacted by its owner", 0)
+        return SourceCommit(day, "lake compacted by its owner", 0)
 
     def head(self) -> int:
         """The source's newest snapshot."""
@@ -143,8 +143,8 @@ class FlightPlay:
     def rows(self) -> int:
         return int(self._con.execute(f"SELECT count(*) FROM {self._table}").fetchall()[0][0])
 
-    def _commit(self, day: date, what: str, work: Callable[[date], int]) -> Commit:
-        return Commit(day, what, self._transaction(lambda: work(day)))
+    def _commit(self, day: date, what: str, work: Callable[[date], int]) -> SourceCommit:
+        return SourceCommit(day, what, self._transaction(lambda: work(day)))
 
     def _publish_schedule(self, day: date) -> int:
         known = ", ".join("NULL" if name in ACTUAL else name for name in COLUMNS)

@@ -20,7 +20,7 @@ from shared.lake.connection.attach import attach, detach
 from shared.lake.connection.engine import connect
 from shared.runtime import log as logging
 from shared.runtime.signals import Signals
-from viaduck_demo.flights import LAST_DAY, TABLE, Commit, FlightPlay, days
+from viaduck_demo.flights import LAST_DAY, TABLE, FlightPlay, SourceCommit, days
 
 log = structlog.get_logger(__name__)
 
@@ -51,13 +51,13 @@ def main(config: Config, every_s: float, most: int | None = None) -> int:
         return signals.exit_code
 
 
-def _commits(play: FlightPlay, is_ending: Callable[[], bool]) -> Iterator[Commit]:
+def _commits(play: FlightPlay, is_ending: Callable[[], bool]) -> Iterator[SourceCommit]:
     if not play.exists():
-        yield Commit(SEEDED_THROUGH, "half a year of flights", play.seed(SEEDED_THROUGH))
+        yield SourceCommit(SEEDED_THROUGH, "half a year of flights", play.seed(SEEDED_THROUGH))
     while not is_ending():
         last = play.last_day()
         resumed = last if last is not None and SEEDED_THROUGH < last < LAST_DAY else SEEDED_THROUGH + timedelta(1)
-        yield Commit(resumed, "what is played again is taken back", play.take_back(resumed))
+        yield SourceCommit(resumed, "what is played again is taken back", play.take_back(resumed))
         for day in days(resumed, (LAST_DAY - resumed).days + 1):
             yield from play.day(day)
 

@@ -18,12 +18,12 @@ from bench.setting import Setting
 from bench.stand import Stand, standing
 from bench.viaduck import write_file
 from bench.workload import SCHEMA, SMALL, SOURCE, SourceWriter
-from services.cli.expire.lake import Expiry
+from services.cli.expire.lake import WritableSource
 from services.reader.source.lake_source import LakeSource
 from shared.config.catalogs import ResolvedLake, resolve
 from shared.config.deployment import load_all
 from shared.lake.catalog.reader import CatalogReader
-from shared.lake.upkeep.retained import Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot
 from shared.lake.upkeep.retention import freed_from, retained, snapshots_since
 
 KEPT = 10
@@ -68,9 +68,9 @@ def _prepare(lakes: PostgresLakes, stand: Stand) -> None:
 def _expire(lake: ResolvedLake) -> None:
     with closing(CatalogReader(lake)) as catalog:
         head = retained(catalog).head
-        doomed: list[Snapshot] = snapshots_since(catalog, 0, 2 * OTHERS)[:-KEPT]
+        doomed: list[LakeSnapshot] = snapshots_since(catalog, 0, 2 * OTHERS)[:-KEPT]
         freed_from(catalog, head - KEPT + 1)
-    with closing(Expiry(lake)) as expiry:
+    with closing(WritableSource(lake)) as expiry:
         assert sum(expiry.expire(doomed)) == len(doomed)
 
 

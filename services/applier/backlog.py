@@ -14,7 +14,7 @@ CONCERNS_OTHERS = frozenset({Outcome.FAILED, Outcome.PARKED, Outcome.FENCED})
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingItem:
     """An item, where it came from, and since when it waits (monotonic seconds)."""
 
     item: WorkItem
@@ -31,11 +31,11 @@ def repeats(newer: WorkItem, older: WorkItem) -> bool:
     return newer.attempt > older.attempt and asked(newer) == asked(older)
 
 
-def choose(waiting: Iterable[Waiting], is_stale: Callable[[WorkItem], bool], most: int) -> list[Waiting]:
+def choose(waiting: Iterable[WaitingItem], is_stale: Callable[[WorkItem], bool], most: int) -> list[WaitingItem]:
     """The next items, at most ``most`` and one per destination: the one with the furthest end, since it
     answers for the others. Items that are out of date (``is_stale``) come after all others.
     """
-    best: dict[str, Waiting] = {}
+    best: dict[str, WaitingItem] = {}
     for each in waiting:
         held = best.get(each.item.key)
         if held is None or reaches_further(each.item, held.item):
@@ -49,9 +49,9 @@ def reaches_further(one: WorkItem, other: WorkItem) -> bool:
     return comparable and (one.through, one.attempt) > (other.through, other.attempt)
 
 
-def without_superseded(held: Sequence[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
+def without_superseded(held: Sequence[WaitingItem]) -> tuple[list[WaitingItem], list[WaitingItem]]:
     """Of items that can't be done yet, those to keep and those to let go: a reader waits for one of a destination."""
-    best: dict[tuple[str, ItemKind], Waiting] = {}
+    best: dict[tuple[str, ItemKind], WaitingItem] = {}
     gone = []
     for each in held:
         kept = best.get((each.item.key, each.item.kind))

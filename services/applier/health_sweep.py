@@ -50,7 +50,7 @@ class HealthTarget(Protocol):
         """The tables whose health is this applier's to tell, each with its lake or with why that can't be opened."""
 
 
-class Reader(Protocol):
+class LakeHealthReader(Protocol):
     def look(self, lake: ResolvedLake, tables: list[tuple[str, str]]) -> list[TableHealth]: ...
 
 
@@ -64,7 +64,7 @@ class HealthSweep(Threaded):
         sender: Sender,
         topic: str,
         applier: str,
-        reader: Callable[[], AbstractContextManager[Reader]] = lambda: HealthReader(SMALL_BYTES),
+        reader: Callable[[], AbstractContextManager[LakeHealthReader]] = lambda: HealthReader(SMALL_BYTES),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``every_s``: seconds between two sweeps as configured now, 0 for none."""
@@ -114,7 +114,9 @@ class HealthSweep(Threaded):
         self._asked_at = {key: at for key, at in self._asked_at.items() if key in there}
         return lakes
 
-    def _looks(self, reader: Reader, lakes: Iterable[LakeWanted], until_s: float, patience_s: float) -> Iterator[bool]:
+    def _looks(
+        self, reader: LakeHealthReader, lakes: Iterable[LakeWanted], until_s: float, patience_s: float
+    ) -> Iterator[bool]:
         """Whether each answered, one after the other."""
         silent: dict[Database, ViaduckError] = {}
         for each in lakes:
@@ -139,7 +141,7 @@ class HealthSweep(Threaded):
                 break
         return self._clock() - begun_s
 
-    def _look(self, reader: Reader, wanted: LakeWanted) -> ViaduckError | None:
+    def _look(self, reader: LakeHealthReader, wanted: LakeWanted) -> ViaduckError | None:
         try:
             found = reader.look(wanted.lake, [(each.schema, each.table) for each in wanted.tables])
             figures = [figures_of(each, wanted.lake) for each in found]

@@ -16,7 +16,7 @@ from typing import TypeVar
 from services.applier.model.immediate_answers import REACHING, answer
 from shared.contracts.messages import Destination, ItemKind, Outcome, Progress, WorkItem
 from shared.contracts.positions import UNSPELLED, SpelledPosition
-from shared.kafka.work_consumer import Partition
+from shared.kafka.work_consumer import PartitionId
 
 V = TypeVar("V")
 
@@ -36,7 +36,7 @@ FAILED = frozenset({Outcome.FAILED, Outcome.PARKED})
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPosition:
     """A position, the life of which it was told, and the moment of the note."""
 
     destination: Destination
@@ -44,7 +44,7 @@ class Known:
     rows_applied: int | None
     seeded: bool
     """Whether a seed of this life was answered, so that its table's options were looked at, too."""
-    partition: Partition
+    partition: PartitionId
     noted: int
     position_at: str = UNSPELLED
 
@@ -65,7 +65,7 @@ class KnownPositions:
         self._most = most
         self._most_answered = most_answered
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, KnownPosition] = OrderedDict()
         self._answered: OrderedDict[str, None] = OrderedDict()
         self._failing: OrderedDict[str, None] = OrderedDict()
         self._newest: OrderedDict[str, datetime] = OrderedDict()
@@ -79,7 +79,7 @@ class KnownPositions:
         with self._lock:
             return self._moment
 
-    def note(self, item: WorkItem, destination: Destination, progress: Progress, at: Partition, begun: int) -> None:
+    def note(self, item: WorkItem, destination: Destination, progress: Progress, at: PartitionId, begun: int) -> None:
         """Take over what an answer tells. ``at``: where the item came from; ``begun``: from ``begin``."""
         with self._lock:
             self._moment += 1
@@ -95,7 +95,7 @@ class KnownPositions:
                 self._raise_or_lower(item, destination, progress, at, begun)
 
     def _raise_or_lower(
-        self, item: WorkItem, destination: Destination, progress: Progress, at: Partition, begun: int
+        self, item: WorkItem, destination: Destination, progress: Progress, at: PartitionId, begun: int
     ) -> None:
         known, position = self._known.get(item.key), progress.position
         assert position is not None  # noqa: S101 - ``note`` has looked
@@ -108,7 +108,7 @@ class KnownPositions:
         kept = progress.rows_applied
         if kept is None and known is not None and known.position == position:
             kept = known.rows_applied
-        noted = Known(destination, position, kept, seeded, at, self._moment, progress.reached.spelled)
+        noted = KnownPosition(destination, position, kept, seeded, at, self._moment, progress.reached.spelled)
         _put(self._known, item.key, noted, self._most)
 
     def answer(self, item: WorkItem, destination: Destination, applier: str) -> Progress | None:
@@ -171,7 +171,7 @@ class KnownPositions:
         with self._lock:
             return item.key in self._failing
 
-    def forget(self, partitions: Iterable[Partition] | None = None) -> None:
+    def forget(self, partitions: Iterable[PartitionId] | None = None) -> None:
         """Forget the destinations whose items came from ``partitions``, which others serve from now on; None: all."""
         gone = None if partitions is None else frozenset(partitions)
         with self._lock:
@@ -180,7 +180,7 @@ class KnownPositions:
             for key in [key for key, known in self._known.items() if gone is None or known.partition in gone]:
                 del self._known[key]
 
-    def _of(self, item: WorkItem, destination: Destination) -> Known | None:
+    def _of(self, item: WorkItem, destination: Destination) -> KnownPosition | None:
         """What is known of the life that both the item and ``destination`` are of."""
         with self._lock:
             known = self._known.get(item.key)
@@ -192,7 +192,7 @@ class KnownPositions:
         return len(self._known)
 
 
-def has_passed(known: Known, item: WorkItem) -> bool:
+def has_passed(known: KnownPosition, item: WorkItem) -> bool:
     """Whether ``decide`` would find nothing left to do for ``item``. Upkeep at exactly this position is
     still to be done; an upkeep from before it is obsolete, unless it was ordered: that has no position."""
     match item.kind:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import structlog
 
-from services.applier.backlog import Waiting, also_told, choose, repeats, without_superseded
+from services.applier.backlog import WaitingItem, also_told, choose, repeats, without_superseded
 from services.applier.destination_cache import DestinationCache
 from services.applier.known_positions import KnownPositions
 from services.applier.metrics_recorder import MetricsRecorder
@@ -19,7 +19,7 @@ from services.applier.model.immediate_answers import answer_again, failed
 from services.applier.model.task import Target, TaskResult, UpkeepTask
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
 from services.applier.outbox import Outbox
-from services.applier.screening import Screen, Verdict
+from services.applier.screening import Screen, ScreeningVerdict
 from services.applier.spark_jobs import SparkJobs
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError, ViaduckError
@@ -73,10 +73,10 @@ class LaneThread:
         self._measure = measure
         self._applier = applier
         self._loop = loop(self._run_lane)
-        self._waiting: list[Waiting] = []
-        self._taken: dict[str, Waiting] = {}
+        self._waiting: list[WaitingItem] = []
+        self._taken: dict[str, WaitingItem] = {}
         """Items in work, by destination."""
-        self._repeated: dict[str, Waiting] = {}
+        self._repeated: dict[str, WaitingItem] = {}
         """What repeats that."""
         self._wake = threading.Condition()
 
@@ -87,18 +87,18 @@ class LaneThread:
     def is_alive(self) -> bool:
         return self._loop.is_alive
 
-    def offer(self, waiting: Sequence[Waiting]) -> None:
+    def offer(self, waiting: Sequence[WaitingItem]) -> None:
         with self._wake:
             self._waiting.extend(waiting)
             self._wake.notify()
 
-    def merge(self, again: Mapping[str, Waiting]) -> Mapping[str, Sequence[Waiting]]:
+    def merge(self, again: Mapping[str, WaitingItem]) -> Mapping[str, Sequence[WaitingItem]]:
         """Take items, by destination, that repeat unanswered ones; returns what each has replaced.
 
         A reader sends an item again if the answer is late. The new one replaces an item that only waits, and an item
         in work answers for both: otherwise much would be done twice just when there is too much to do.
         """
-        replaced: dict[str, list[Waiting]] = {}
+        replaced: dict[str, list[WaitingItem]] = {}
         with self._wake:
             waiting, self._waiting = self._waiting, []
             for each in waiting:
@@ -127,7 +127,7 @@ class LaneThread:
             loop.turned()
             self._do(batch)
 
-    def _take(self) -> list[Waiting] | None:
+    def _take(self) -> list[WaitingItem] | None:
         """What is to be done next, at most one item of a destination; None at the end. Keeps workers warm meanwhile."""
         while True:
             with self._wake:
@@ -146,7 +146,7 @@ class LaneThread:
                 if self._waiting:
                     self._wake.wait(HELD_LOOK_S)
 
-    def _bite(self) -> list[Waiting]:
+    def _bite(self) -> list[WaitingItem]:
         """Finish with what needs no lake, and take of the rest what runs next."""
         with self._wake:
             ready, done = self._thin()
@@ -161,7 +161,7 @@ class LaneThread:
             self._screen.finish(each.item, each.place, verdict)
         return batch
 
-    def _thin(self) -> tuple[list[Waiting], list[tuple[Waiting, Verdict]]]:
+    def _thin(self) -> tuple[list[WaitingItem], list[tuple[WaitingItem, ScreeningVerdict]]]:
         """Let only wait what is to be run, or held; returns what is to be run, and what is done with."""
         now_s = time.monotonic()
         judged = [(each, self._screen.judge(each.item, now_s - each.since)) for each in self._waiting]
@@ -169,7 +169,7 @@ class LaneThread:
         ready = [each for each, verdict in judged if verdict.admission is Admission.RUN]
         self._waiting = [*ready, *held]
         done = [(each, verdict) for each, verdict in judged if verdict.is_final]
-        return ready, [*done, *((each, Verdict(Admission.DROP)) for each in gone)]
+        return ready, [*done, *((each, ScreeningVerdict(Admission.DROP)) for each in gone)]
 
     def _is_stale(self, item: WorkItem) -> bool:
         destination = self._directory.get(item.key)
@@ -181,11 +181,11 @@ class LaneThread:
             count = len(self._waiting)
             self._wake.wait(LINGER_S)
 
-    def _do(self, batch: Sequence[Waiting]) -> None:
+    def _do(self, batch: Sequence[WaitingItem]) -> None:
         if not batch:
             self._jobs.warm()
             return
-        ready: dict[str, tuple[Waiting, Target]] = {}
+        ready: dict[str, tuple[WaitingItem, Target]] = {}
         for waiting in batch:
             target = self._target_of(waiting)
             if target is not None:
@@ -197,7 +197,7 @@ class LaneThread:
             self._waiting += self._repeated.values()
             self._taken, self._repeated = {}, {}
 
-    def _target_of(self, waiting: Waiting) -> Target | None:
+    def _target_of(self, waiting: WaitingItem) -> Target | None:
         """None where the destination went meanwhile, or has a lake that can't be opened, which is answered."""
         item, destination = waiting.item, self._directory.get(waiting.item.key)
         if destination is None:
@@ -214,7 +214,7 @@ class LaneThread:
         looks_first = item.kind is ItemKind.CHANGES and not self._known.is_at(item, destination)
         return Target(item, destination, lake, looks_first, is_spelled=self._jobs.is_spelled)
 
-    def _run(self, job: Job, ready: dict[str, tuple[Waiting, Target]]) -> None:
+    def _run(self, job: Job, ready: dict[str, tuple[WaitingItem, Target]]) -> None:
         began, begun, since_s = time.perf_counter(), self._known.begin(), time.monotonic()
         answered: set[str] = set()
 
@@ -243,11 +243,11 @@ class LaneThread:
         self._measure.job(job, results, time.perf_counter() - began)
 
     def _tell_others(
-        self, answers: Sequence[Progress], ready: Mapping[str, tuple[Waiting, Target]], since_s: float
+        self, answers: Sequence[Progress], ready: Mapping[str, tuple[WaitingItem, Target]], since_s: float
     ) -> None:
         """Answer what waited for the same destinations before the job began (``since_s``), where that is clear now."""
         by_key = {progress.key: (ready[progress.item][0].item, progress) for progress in answers}
-        told: list[tuple[Waiting, Progress]] = []
+        told: list[tuple[WaitingItem, Progress]] = []
         with self._wake:
             waiting, self._waiting = self._waiting, []
             for each in waiting:
@@ -266,7 +266,7 @@ class LaneThread:
         for each in found.values():
             self._outbox.tell(each.model_copy(update={"applier": self._applier}))
 
-    def _answer(self, waiting: Waiting, progress: Progress) -> None:
+    def _answer(self, waiting: WaitingItem, progress: Progress) -> None:
         """Answer an item, and the item that repeats it."""
         with self._wake:
             del self._taken[waiting.item.key]
@@ -281,7 +281,7 @@ class LaneThread:
         else:
             self.offer([newer])
 
-    def _put_first(self, postponed: Sequence[Waiting]) -> None:
+    def _put_first(self, postponed: Sequence[WaitingItem]) -> None:
         """They were before all others, and their turn did not come."""
         with self._wake:
             newer = {each.item.key: self._repeated.pop(each.item.key, each) for each in postponed}
@@ -292,7 +292,7 @@ class LaneThread:
             if newer[each.item.key] is not each:
                 self._outbox.finish(each.place)
 
-    def _job_failed(self, job: Job, ready: dict[str, tuple[Waiting, Target]], error: Exception) -> None:
+    def _job_failed(self, job: Job, ready: dict[str, tuple[WaitingItem, Target]], error: Exception) -> None:
         """Spark itself failed: a Python worker died, or the JVM did. Every item is answered; no position moved
         without its data."""
         log.error("job_failed", kind=job.kind.value, targets=len(job.targets), error=first_lines(error))

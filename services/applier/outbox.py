@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from shared.contracts.messages import Progress
 from shared.contracts.reports import UnroutedRecords
 from shared.kafka.sender import Sender
-from shared.kafka.work_consumer import Partition
+from shared.kafka.work_consumer import PartitionId
 
 RESEND_AFTER_S = 1.0
 
 
-Place = tuple[Partition, int]
+Place = tuple[PartitionId, int]
 """Where on the work topic an item came from: partition and offset."""
 
 

@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 from pyspark import SparkContext
 
-from services.applier.backlog import Waiting, repeats
+from services.applier.backlog import WaitingItem, repeats
 from services.applier.destination_cache import DestinationCache
 from services.applier.known_positions import KnownPositions
 from services.applier.lane import LaneThread
@@ -39,7 +39,7 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure_rejected
-from shared.kafka.work_consumer import Partition, WorkConsumer
+from shared.kafka.work_consumer import PartitionId, WorkConsumer
 from shared.runtime.background import TURNS_WITHIN_S, Background, Threaded, Work
 from shared.runtime.metrics import Metrics
 
@@ -99,7 +99,7 @@ class PipelineConsumer(Threaded):
         self._measure = MetricsRecorder(metrics, context.open_lakes, lambda key: context.directory.get(key) is not None)
         self._screen = Screen(context.directory, self._known, self._outbox, self._measure, context.name)
         self._loop = Background(f"consumer {config.pipeline}", self._consume, on_error=context.broken)
-        self._paused: frozenset[Partition] = frozenset()
+        self._paused: frozenset[PartitionId] = frozenset()
         self._share: frozenset[int] = frozenset()
         """Partitions that are this member's, for other threads."""
         self.is_busy = False
@@ -203,17 +203,17 @@ class PipelineConsumer(Threaded):
         if self._config.topic is not None:
             ensure_rejected(self._context.settings, self.pipeline)
 
-    def _lose(self, gone: frozenset[Partition]) -> None:
+    def _lose(self, gone: frozenset[PartitionId]) -> None:
         """Other appliers serve these partitions now, and move cursors without a message to this one."""
         self._ledger.forget((partition.topic, partition.number) for partition in gone)
         self._known.forget(gone)
 
     def _receive(self, records: list[Record]) -> None:
         """Sort what came into the lanes, without what needs none: a backlog of repeated items is gone at once."""
-        arrived: dict[Lane, list[Waiting]] = {}
+        arrived: dict[Lane, list[WaitingItem]] = {}
         for record in records:
             self._ledger.received((record.topic, record.partition), record.offset)
-            place = (Partition(record.topic, record.partition), record.offset)
+            place = (PartitionId(record.topic, record.partition), record.offset)
             item = self._parse(record)
             if item is None or item.pipeline != self.pipeline:
                 self._outbox.finish(place)
@@ -222,7 +222,7 @@ class PipelineConsumer(Threaded):
             if verdict.is_final:
                 self._screen.finish(item, place, verdict)
             else:
-                arrived.setdefault(self._lane_of(item), []).append(Waiting(item, place, time.monotonic()))
+                arrived.setdefault(self._lane_of(item), []).append(WaitingItem(item, place, time.monotonic()))
         self._merge(arrived.get(Lane.RETRIES, []))
         for lane, waiting in arrived.items():
             self._lanes[lane].offer(waiting)
@@ -232,9 +232,9 @@ class PipelineConsumer(Threaded):
         lane = lane_of(item)
         return Lane.RETRIES if lane is Lane.CHANGES and self._known.is_failing(item) else lane
 
-    def _merge(self, retries: list[Waiting]) -> None:
+    def _merge(self, retries: list[WaitingItem]) -> None:
         """Take out of ``retries`` what repeats items that some lane has in hand."""
-        again: dict[str, Waiting] = {}
+        again: dict[str, WaitingItem] = {}
         for waiting in list(retries):
             earlier = again.get(waiting.item.key)
             if earlier is not None and repeats(waiting.item, earlier.item):
@@ -260,10 +260,10 @@ class PipelineConsumer(Threaded):
         if offsets:
             consumer.commit(offsets)
 
-    def _committable(self) -> Mapping[Partition, int]:
+    def _committable(self) -> Mapping[PartitionId, int]:
         for partition, offset in self._outbox.delivered():
             self._ledger.done((partition.topic, partition.number), offset)
-        return {Partition(*partition): offset for partition, offset in self._ledger.committable().items()}
+        return {PartitionId(*partition): offset for partition, offset in self._ledger.committable().items()}
 
     def _hold_back(self, consumer: WorkConsumer) -> None:
         """Fetch no more than what can be worked off; polling goes on, or the group would think us dead."""

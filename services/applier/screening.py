@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ScreeningVerdict:
     """``RUN`` and ``HOLD`` leave the item to a lane; after every other one it is done with, ``answer`` being sent."""
 
     admission: Admission
@@ -39,29 +39,29 @@ class Screen:
     measure: MetricsRecorder
     applier: str
 
-    def judge(self, item: WorkItem, waited_s: float) -> Verdict:
+    def judge(self, item: WorkItem, waited_s: float) -> ScreeningVerdict:
         """``waited_s``: for how long the item has been here, in seconds."""
         if item.upkeep is None:  # an order is control's, and no reader's next wish
             self.known.hear(item)
         if self.known.was_answered(item):
-            return Verdict(Admission.PASSED)
+            return ScreeningVerdict(Admission.PASSED)
         destination = self.directory.last(item.key)
         admission = admit(item, destination, waited_s)
         if admission is Admission.UNKNOWN:
-            return Verdict(admission, unknown(item, self.applier))
+            return ScreeningVerdict(admission, unknown(item, self.applier))
         if destination is None:
-            return Verdict(admission)
+            return ScreeningVerdict(admission)
         if admission is Admission.FENCED:
-            return Verdict(admission, self._fenced(item, destination))
+            return ScreeningVerdict(admission, self._fenced(item, destination))
         if admission is Admission.RUN:
             passed = self.known.answer(item, destination, self.applier)
             if passed is None:
-                return Verdict(Admission.RUN)
+                return ScreeningVerdict(Admission.RUN)
             is_heard = item.kind is ItemKind.PROBE or not self.known.is_outrun(item)
-            return Verdict(Admission.PASSED, passed if is_heard else None)
-        return Verdict(admission)
+            return ScreeningVerdict(Admission.PASSED, passed if is_heard else None)
+        return ScreeningVerdict(admission)
 
-    def finish(self, item: WorkItem, place: Place, verdict: Verdict) -> None:
+    def finish(self, item: WorkItem, place: Place, verdict: ScreeningVerdict) -> None:
         """Carry a final verdict out."""
         self.measure.screened(verdict.admission)
         if verdict.admission is Admission.REFUSED:

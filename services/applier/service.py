@@ -52,10 +52,10 @@ SWEEP_ENDS_WITHIN_S = 1.0
 
 def main(deployment: Deployment, signals: Signals) -> int:
     """Run an applier until it is told to stop. Returns the exit code."""
-    return Service(deployment).run(signals)
+    return ApplierService(deployment).run(signals)
 
 
-class Service:
+class ApplierService:
     """Wires the applier's parts together."""
 
     def __init__(self, deployment: Deployment) -> None:

@@ -14,7 +14,7 @@ from services.applier.model.task import UpkeepTask
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import PLACEHOLDER, Config
-from shared.config.path_overlap import Claim, Path, claim_of, table_names
+from shared.config.path_overlap import Path, PathClaim, claim_of, table_names
 from shared.config.upkeep_rules import Policy, policy_of
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, LakeRef, WorkItem
@@ -32,7 +32,7 @@ class KnownLake:
 
     owner: str
     identity: str | None
-    claim: Claim | None
+    claim: PathClaim | None
     destination: Destination | None = None
     policy: Policy | None = None
 
@@ -157,7 +157,7 @@ class UpkeepPlanner:
                 yield KnownLake(owner, None, claim_of(owner, owner, config.template.lake))
 
 
-def _claim(owner: str, lake: ResolvedLake, ref: LakeRef) -> Claim | None:
+def _claim(owner: str, lake: ResolvedLake, ref: LakeRef) -> PathClaim | None:
     return claim_of(owner, lake.identity, ref.model_copy(update={"catalog": lake.catalog}))
 
 

@@ -15,7 +15,7 @@ from services.cli.commands import destination as destination_app
 from services.cli.commands import operation, proposal, token, work
 from services.cli.commands import pipeline as pipeline_app
 from services.cli.commands import source as source_app
-from services.cli.commands.options import Call, File, Json, Pipeline, asks
+from services.cli.commands.options import CommandContext, File, Json, Pipeline, asks
 from services.cli.output.sanitize import legible_lines
 from shared.contracts.errors import ConfigError, DependencyError, ViaduckError
 from shared.runtime.full_disk import full_disk
@@ -104,7 +104,7 @@ def check(config: File) -> None:
 
 @app.command()
 @asks("json")
-def status(call: Call) -> None:
+def status(call: CommandContext) -> None:
     """Show one line per destination."""
     with importing():
         from services.cli.output.status_table import list_all

@@ -18,14 +18,14 @@ from services.control.operations.skipped_records import SkippedRecords
 from services.control.operations.source_watch import SourceWatch
 from services.control.operations.upkeep_service import UpkeepService
 from services.control.operations.work_items import Work
-from services.control.reconciler_thread import Worker
+from services.control.reconciler_thread import ReconcilerThread
 from services.control.registry_recovery import Published, catch_up, rebuild
 from services.control.store.audit_log import AuditLog
 from services.control.store.database import Database
 from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.proposals import Proposals
 from services.control.store.redriven import Redriven
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from services.control.store.tokens import Tokens
 from services.control.view.history import History
 from services.control.view.status_store import StatusStore
@@ -80,7 +80,7 @@ class Pipeline:
         self._others = others
         self.status_store = StatusStore(self.name)
         self.metrics = Metrics(self.name)
-        self._registry = Registry(common.database, self.name)
+        self._registry = DestinationRegistry(common.database, self.name)
         announcer = DestinationPublisher(common.publisher, common.topics.destinations, self.name)
         self.reconciler = Reconciler(
             config, self._registry, self.status_store, announcer, common.environ,
@@ -118,7 +118,7 @@ class Pipeline:
         self.discovery.stop(within_s)
         self.source_watch.stop(within_s)
 
-    def _worker(self, load: Callable[[str], Config], *, alone: bool) -> Worker:
+    def _worker(self, load: Callable[[str], Config], *, alone: bool) -> ReconcilerThread:
         common, reconciler, status_store = self._common, self.reconciler, self.status_store
         operations, trail = Operations(common.database, self.name), AuditLog(common.database, self.name)
         self._service = DestinationService(
@@ -133,7 +133,7 @@ class Pipeline:
         )
         skipped = SkippedRecords(status_store, trail)
         chores = [self._history.feel, self._service.close_operations, self._upkeep.turn, skipped.turn]
-        return Worker(
+        return ReconcilerThread(
             reconciler, status_store, REPEAT_EVERY_S, common.failed, lambda _: load(self.name), chores, alone=alone
         )
 
@@ -176,7 +176,7 @@ class Pipeline:
 
 def forget(common: SharedResources, pipeline: str, revision: Revision) -> None:
     """Remove all destinations of a pipeline that does not run here. Raises ``DependencyError``."""
-    registry = Registry(common.database, pipeline)
+    registry = DestinationRegistry(common.database, pipeline)
     before = registry.destinations()
     if all(each.removed for each in before.values()):
         return

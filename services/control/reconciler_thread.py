@@ -26,7 +26,7 @@ FIXED = ("pipeline", "source", "routing", "kafka", "registry", "state_dir")
 """Sections that a running pipeline can't change: reader and appliers hold them too."""
 
 
-class Worker(Threaded):
+class ReconcilerThread(Threaded):
     """Runs until ``stop``, or until it can't go on: then ``on_failure`` hears why, on the worker's thread.
 
     That is ``ConfigError`` for a file that the source refutes before it ever was in force, else a defect. Where it is

@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 
 from services.control.model.declared import identity
 from services.control.model.lifecycle import Registered, Revision
-from services.control.model.recovery import NOT_KEPT, Memory, missed, recall
+from services.control.model.recovery import NOT_KEPT, RememberedPipeline, missed, recall
 from services.control.store.audit_log import RegistryRebuilt, note_rebuilt
 from services.control.store.pipeline_store import PipelineStore
-from services.control.store.registry import Held, Registry
+from services.control.store.registry import DestinationRegistry, Held
 from shared.config.model import Config
 from shared.config.pipeline_files import PipelineFiles
 from shared.contracts.errors import DependencyError, UnreadableMessage
@@ -43,7 +43,7 @@ Published = Mapping[str, Mapping[str, Destination]]
 """By pipeline and id: the newest message, also a removal."""
 
 
-class Reached(Protocol):
+class KafkaAccess(Protocol):
     """The part of ``services.control.pipeline.SharedResources`` that is used here."""
 
     @property
@@ -55,14 +55,20 @@ class Reached(Protocol):
 
 
 def rebuild(
-    registry: Registry, config: Config, settings: KafkaSettings, client: str, environ: Mapping[str, str] = os.environ
+    registry: DestinationRegistry,
+    config: Config,
+    settings: KafkaSettings,
+    client: str,
+    environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Does nothing with a registry that is not new. Raises ``DependencyError`` where the topics can't be read."""
     if registry.is_new():
         restore(registry, config, _read(config.pipeline, settings, client), environ)
 
 
-def restore(registry: Registry, config: Config, memory: Memory, environ: Mapping[str, str] = os.environ) -> None:
+def restore(
+    registry: DestinationRegistry, config: Config, memory: RememberedPipeline, environ: Mapping[str, str] = os.environ
+) -> None:
     """Register what was read, and write into the trail that it was and what is lost.
 
     Reading takes a while. Another control may have been quicker, and then its registry holds what was changed since.
@@ -90,7 +96,7 @@ def restore(registry: Registry, config: Config, memory: Memory, environ: Mapping
         )
 
 
-def published(common: Reached) -> Published:
+def published(common: KafkaAccess) -> Published:
     """What the topic of destinations holds.
 
     Raises ``DependencyError`` where it can't be read.
@@ -110,7 +116,10 @@ def published(common: Reached) -> Published:
 
 
 def catch_up(
-    registry: Registry, config: Config, told: Mapping[str, Destination], environ: Mapping[str, str] = os.environ
+    registry: DestinationRegistry,
+    config: Config,
+    told: Mapping[str, Destination],
+    environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Register what was published and is missing, because an older copy of the registry was restored.
 
@@ -137,7 +146,7 @@ def catch_up(
     )
 
 
-def recover(documents: PipelineStore, copies: PipelineFiles, common: Reached) -> None:
+def recover(documents: PipelineStore, copies: PipelineFiles, common: KafkaAccess) -> None:
     """The pipelines that came over REST, into a registry that is new: from the topic, and from this service's copies.
 
     Raises ``DependencyError`` where the topic can't be read.
@@ -168,8 +177,8 @@ def _copied(copies: PipelineFiles, name: str) -> PipelineDocument | None:
     return None if copy is None else PipelineDocument(pipeline=name, version=copy.version, document=copy.document)
 
 
-def _read(pipeline: str, settings: KafkaSettings, client: str) -> Memory:
-    memory, topics = Memory(pipeline), Topics(settings.prefix)
+def _read(pipeline: str, settings: KafkaSettings, client: str) -> RememberedPipeline:
+    memory, topics = RememberedPipeline(pipeline), Topics(settings.prefix)
     follower = Follower(settings, f"{client}-rebuild", [topics.destinations, topics.progress])
     follower.start(lambda record: note_record(memory, topics, record), lambda _: None)
     try:
@@ -181,7 +190,7 @@ def _read(pipeline: str, settings: KafkaSettings, client: str) -> Memory:
     return memory
 
 
-def _note_destination(memory: Memory, name: str, record: Record) -> None:
+def _note_destination(memory: RememberedPipeline, name: str, record: Record) -> None:
     try:
         said = keyed_message(record, Destination)
     except UnreadableMessage:
@@ -191,7 +200,7 @@ def _note_destination(memory: Memory, name: str, record: Record) -> None:
         memory.note_destination(said)
 
 
-def note_record(memory: Memory, topics: Topics, record: Record) -> None:
+def note_record(memory: RememberedPipeline, topics: Topics, record: Record) -> None:
     """What can't be read is dead-lettered by those who follow the topics for good."""
     pipeline, _, name = (record.key or "").partition("/")
     if pipeline != memory.pipeline or not name:

@@ -36,7 +36,7 @@ from shared.kafka.record import Record
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from shared.runtime.http_connections import BoundedConnection, server_settings
+from shared.runtime.http_connections import BoundedHttpConnection, server_settings
 from shared.runtime.loopback import is_loopback
 from shared.runtime.metrics_access import MetricsAccess
 from shared.runtime.own_address import bind, peers
@@ -109,7 +109,7 @@ class Control:
             AuditLog(database, SERVER),
         )
         app = build(sources, guard_of(config, scraping, self._tokens))
-        self._server = uvicorn.Server(server_settings(app, BoundedConnection, FINISH_REQUESTS_S))
+        self._server = uvicorn.Server(server_settings(app, BoundedHttpConnection, FINISH_REQUESTS_S))
 
     def run(self, signals: Signals) -> int:
         """Serve until a signal comes or a thread fails. Raises ``ConfigError`` where the source refutes the file."""

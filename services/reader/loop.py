@@ -15,8 +15,8 @@ from services.reader.messaging.message_decoder import (
     Answered,
     Event,
     EventQueue,
+    FrontierReached,
     Proposed,
-    Reached,
     Removed,
     Renewed,
     Undelivered,
@@ -29,7 +29,7 @@ from services.reader.messaging.status_repetition import StatusRepetition
 from services.reader.messaging.status_reporter import StatusReporter
 from services.reader.messaging.work_publisher import WorkPublisher, new_item_id
 from services.reader.planner.actions import Park, Send
-from services.reader.planner.frontier import Look
+from services.reader.planner.frontier import SourceObservation
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import Rules
 from services.reader.planner.sharing import Sharing
@@ -160,7 +160,7 @@ class Loop:
                 self._recalled[event.spec.destination] = event.spec
             elif isinstance(event, Removed):
                 self._recalled.pop(event.destination, None)
-            elif isinstance(event, Reached):
+            elif isinstance(event, FrontierReached):
                 self._recall_frontier(event.frontier)
             elif isinstance(event, Proposed) and event.offer.instance == self._config.instance.id:
                 self._offered = event.offer
@@ -236,9 +236,9 @@ class Loop:
         if self._offering is not None:
             self._offering.tell(self._routes.values(), self._clock())
 
-    def _look(self, poller: SourcePoller) -> Look:
+    def _look(self, poller: SourcePoller) -> SourceObservation:
         now_s = self._clock()
-        return Look(
+        return SourceObservation(
             poller.catalog_time(now_s), poller.problem, poller.age_s(now_s), poller.is_late(now_s), self._source.ends()
         )
 
@@ -265,7 +265,7 @@ class Loop:
             if self._planner.progress(event.progress, now_s):
                 self._teller.note()
             return
-        if isinstance(event, (Reached, Unrouted, Proposed)):
+        if isinstance(event, (FrontierReached, Unrouted, Proposed)):
             self._hear(event, now_s)
             return
         self._teller.note()
@@ -284,9 +284,9 @@ class Loop:
                 if self._offering is not None:
                     self._offering.renewed()
 
-    def _hear(self, event: Reached | Unrouted | Proposed, now_s: float) -> None:
+    def _hear(self, event: FrontierReached | Unrouted | Proposed, now_s: float) -> None:
         """What changes nothing of what this reader reports about destinations."""
-        if isinstance(event, Reached):  # of this reader or another one, or sent again
+        if isinstance(event, FrontierReached):  # of this reader or another one, or sent again
             self._sharing.heard(event.frontier, now_s)
         elif isinstance(event, Unrouted):
             observed = self._planner.observed

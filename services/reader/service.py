@@ -48,7 +48,7 @@ def main(config: Config, signals: Signals) -> int:
     else:
         require_fit(config)  # `viaduck up` has looked itself, and a table that was dropped since may come back
     with ExitStack() as closing:
-        return Service(config, os.environ, closing).run(signals)
+        return ReaderService(config, os.environ, closing).run(signals)
 
 
 def require_fit(config: Config) -> None:
@@ -59,7 +59,7 @@ def require_fit(config: Config) -> None:
         log.warning("source_not_readable_yet", type=error.type, why=error.message)
 
 
-class Service:
+class ReaderService:
     """Wires the reader's parts together for one pipeline. What it opens, ``closing`` closes."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], closing: ExitStack) -> None:

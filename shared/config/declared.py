@@ -23,7 +23,7 @@ from typing import Any
 
 from shared.config.catalogs import ENV_SUFFIX, ResolvedLake, resolve
 from shared.config.lake_rules import complete_lake, section_of
-from shared.config.limits import ADDRESS, Limits, limits_of
+from shared.config.limits import ADDRESS, LakeLimits, limits_of
 from shared.config.loading import lake_of, public_lake, with_defaults
 from shared.config.model import PLACEHOLDER, Config, FileDestination
 from shared.config.safe_names import safe_name
@@ -48,7 +48,7 @@ class Lakes:
         self._listed = {} if self.over_rest else {each.id: each for each in config.destinations}
 
     @cached_property
-    def limits(self) -> Limits:
+    def limits(self) -> LakeLimits:
         """What a lake may name that the file does not list."""
         return limits_of(self.config, over_rest=self.over_rest)
 
@@ -105,14 +105,14 @@ class Lakes:
         known = self._listed.get(destination)
         return known if known is not None and public_lake(known) == lake else None
 
-    def _limits(self, destination: str, routing_value: str, lake: LakeRef) -> Limits:
+    def _limits(self, destination: str, routing_value: str, lake: LakeRef) -> LakeLimits:
         of_template = self._is_of_template(destination, routing_value, lake)
         return replace(self.limits, files=True) if of_template else self.limits
 
     def _of_pipeline(self, lake: LakeRef) -> ResolvedLake:
         return self._limited(lake, lake, self.limits) if self.over_rest else self._resolved(lake)
 
-    def _limited(self, public: LakeRef, whole: LakeRef, limits: Limits) -> ResolvedLake:
+    def _limited(self, public: LakeRef, whole: LakeRef, limits: LakeLimits) -> ResolvedLake:
         for path, said in limits.refusals(public.model_dump(exclude_none=True)):
             raise ViaduckError("not_allowed", f"{path}: {said}", HOW_TO_ALLOW)
         return self._resolved(whole, untrusted=not limits.files)

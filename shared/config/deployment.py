@@ -24,7 +24,7 @@ from shared.config.lake_rules import ConfigContext
 from shared.config.limits import limits_of, own_variables
 from shared.config.loading import Loaded, load_file
 from shared.config.model import Config, Section
-from shared.config.path_overlap import ONE_TABLE_EACH, Claim, Paths, claim_of, table_names
+from shared.config.path_overlap import ONE_TABLE_EACH, PathClaim, Paths, claim_of, table_names
 from shared.config.pipeline_files import Fingerprint, PipelineFiles
 from shared.config.rules import check_common
 from shared.config.template_rules import filled
@@ -333,7 +333,7 @@ class _Place:
 
     where: str
     table: tuple[str, str, str] | None
-    claim: Claim | None
+    claim: PathClaim | None
 
 
 @dataclass
@@ -372,7 +372,7 @@ def _places(config: Config, environ: Mapping[str, str]) -> list[_Place]:
     return found
 
 
-def _claim(config: Config, where: str, resolved: ResolvedLake, lake: LakeRef) -> Claim | None:
+def _claim(config: Config, where: str, resolved: ResolvedLake, lake: LakeRef) -> PathClaim | None:
     known = lake.model_copy(update={"catalog": resolved.catalog})
     return claim_of(f"{where} in {config.path}", resolved.identity, known)
 

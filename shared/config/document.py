@@ -46,12 +46,12 @@ Tree: TypeAlias = "dict[str, Tree] | list[Tree] | str | Plain"
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     tree: dict[str, Tree]
     positions: Mapping[str, Position]
 
 
-def read(path: Path, mistakes: Mistakes) -> Document:
+def read(path: Path, mistakes: Mistakes) -> YamlDocument:
     """Read a file. Mistakes inside it are noted; a file that cannot be parsed raises ``ConfigError``."""
     root = _compose(path, _text(path))
     if root is None:
@@ -62,7 +62,7 @@ def read(path: Path, mistakes: Mistakes) -> Document:
         raise ConfigError(
             [f"{path}: must be a mapping of sections; write source:, routing: and so on at its left edge"]
         )
-    return Document(tree, builder.positions)
+    return YamlDocument(tree, builder.positions)
 
 
 def from_json(values: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Tree]:

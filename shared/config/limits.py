@@ -46,7 +46,7 @@ Words = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Limits:
+class LakeLimits:
     """``files``: the template is the operator's own, who may name files among the connection words.
 
     ``own``: variables that the deployment itself uses. ``defaults``: properties that the operator gives to every lake.
@@ -145,10 +145,10 @@ class Limits:
             yield from (("catalog", said) for said in libpq_words.faults(public, files=self.files))
 
 
-def limits_of(config: Config, *, template: bool = False, over_rest: bool | None = None) -> Limits:
+def limits_of(config: Config, *, template: bool = False, over_rest: bool | None = None) -> LakeLimits:
     """Those of a pipeline. ``template``: for what its template is made into. ``over_rest``: the pipeline came so."""
     server, foreign = config.server, config.over_rest if over_rest is None else over_rest
-    return Limits(
+    return LakeLimits(
         variables=server.allowed_variables,
         hosts=server.allowed_hosts,
         paths=server.allowed_paths,

@@ -35,7 +35,7 @@ def table_names(schema: str, table: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PathClaim:
     """``lake``: equal for equal lakes. ``owner``: what a message calls the owner of the path."""
 
     owner: str
@@ -43,12 +43,12 @@ class Claim:
     path: Path
 
 
-def claim_of(owner: str, lake: Hashable, ref: LakeRef) -> Claim | None:
+def claim_of(owner: str, lake: Hashable, ref: LakeRef) -> PathClaim | None:
     """What a lake claims; None where only its catalog knows. ``ref`` is complete: absolute, properties inherited."""
     data_path = ref.data_path
     if data_path is None and (ref.catalog or "").startswith(SQLITE):
         data_path = f"{(ref.catalog or '').removeprefix(SQLITE)}{FILES}"
-    return None if data_path is None else Claim(owner, lake, _path(data_path, ref.properties))
+    return None if data_path is None else PathClaim(owner, lake, _path(data_path, ref.properties))
 
 
 def _path(data_path: str, properties: Mapping[str, str]) -> Path:
@@ -96,20 +96,20 @@ class Paths:
 
     _at: dict[Path, Owners] = field(default_factory=dict)
     _below: dict[Path, Owners] = field(default_factory=dict)
-    _unsorted: dict[Claim, None] = field(default_factory=dict)
+    _unsorted: dict[PathClaim, None] = field(default_factory=dict)
     _asked: int = 0
 
-    def add(self, claim: Claim) -> None:
+    def add(self, claim: PathClaim) -> None:
         self._unsorted[claim] = None
 
-    def discard(self, claim: Claim) -> None:
+    def discard(self, claim: PathClaim) -> None:
         self._unsorted.pop(claim, None)
         for owners in self._owners(claim):
             owners.get(claim.lake, {}).pop(claim.owner, None)
             if not owners.get(claim.lake):
                 owners.pop(claim.lake, None)
 
-    def clash(self, claim: Claim) -> str | None:
+    def clash(self, claim: PathClaim) -> str | None:
         """What is wrong with a claim, as a text; None if no other lake overlaps."""
         self._asked += 1
         if self._asked > FEW:
@@ -122,7 +122,7 @@ class Paths:
                 owners.setdefault(claim.lake, {})[claim.owner] = None
         self._unsorted.clear()
 
-    def _among_unsorted(self, claim: Claim) -> str | None:
+    def _among_unsorted(self, claim: PathClaim) -> str | None:
         path, length = claim.path, len(claim.path)
         for other in self._unsorted:
             shared = min(length, len(other.path))
@@ -130,7 +130,7 @@ class Paths:
                 return _said(length - len(other.path), other.owner)
         return None
 
-    def _among_sorted(self, claim: Claim) -> str | None:
+    def _among_sorted(self, claim: PathClaim) -> str | None:
         length = len(claim.path)
         for end in range(length, 0, -1):
             if (other := _foreign(self._at.get(claim.path[:end]), claim)) is not None:
@@ -138,14 +138,14 @@ class Paths:
         other = _foreign(self._below.get(claim.path), claim)
         return None if other is None else _said(-1, other)
 
-    def _owners(self, claim: Claim) -> Iterator[Owners]:
+    def _owners(self, claim: PathClaim) -> Iterator[Owners]:
         """Those at its path, and those below each path that it lies within."""
         yield self._at.setdefault(claim.path, {})
         for end in range(1, len(claim.path)):
             yield self._below.setdefault(claim.path[:end], {})
 
 
-def _foreign(there: Owners | None, claim: Claim) -> str | None:
+def _foreign(there: Owners | None, claim: PathClaim) -> str | None:
     others = (owners for lake, owners in (there or {}).items() if lake != claim.lake)
     return next((owner for owners in others for owner in owners if owner != claim.owner), None)
 

@@ -24,7 +24,7 @@ from shared.config.lake_rules import (
     section_of,
     text_of,
 )
-from shared.config.path_overlap import ONE_TABLE_EACH, THE_SOURCES, Claim, Paths, claim_of, table_names
+from shared.config.path_overlap import ONE_TABLE_EACH, THE_SOURCES, PathClaim, Paths, claim_of, table_names
 from shared.config.template_rules import check_template
 from shared.config.topic_rules import check_flush, check_topic
 from shared.config.upkeep_rules import check_upkeep, policy_in
@@ -134,7 +134,7 @@ def _check_paths(
 
 def _claim(
     owner: str, section: Sections, lake: ResolvedLake | None, defaults: Mapping[str, Any], world: ConfigContext
-) -> Claim | None:
+) -> PathClaim | None:
     if lake is None:
         return None
     whole = complete_lake(section, defaults, world.folder)

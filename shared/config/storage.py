@@ -44,7 +44,7 @@ GOOGLE = "storage.googleapis.com"
 
 
 @dataclass(frozen=True)
-class Place:
+class BucketPath:
     """A data path on an object store. ``prefix`` has no slash at its ends."""
 
     bucket: str
@@ -92,13 +92,13 @@ def faulty_data_path(path: str) -> str | None:
     return None
 
 
-def place_of(path: str) -> Place | None:
+def place_of(path: str) -> BucketPath | None:
     """A data path on an object store in its parts; None for a local one."""
     scheme, mark, rest = path.partition("://")
     if not mark or "/" in scheme:
         return None
     bucket, _, prefix = rest.partition("/")
-    return Place(bucket, prefix.strip("/"))
+    return BucketPath(bucket, prefix.strip("/"))
 
 
 def asked_host(path: str | None, properties: Mapping[str, str]) -> str | None:

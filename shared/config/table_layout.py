@@ -48,7 +48,7 @@ class LayoutRefused(Error):
 
 
 @dataclass(frozen=True)
-class Partition:
+class PartitionField:
     """One part of the partition's key. ``transform``: ``identity`` or one of ``TRANSFORMS``."""
 
     transform: str
@@ -64,7 +64,7 @@ class SortKey:
     nulls_first: bool = False
 
 
-def partitions(text: str) -> tuple[Partition, ...]:
+def partitions(text: str) -> tuple[PartitionField, ...]:
     """The parts of a partition's key, which is not ``SAME``. Raises ``LayoutRefused``."""
     found = tuple(
         _partition(match) for match in _terms(text, PARTITION, "columns and year, month, day or hour of them")
@@ -120,15 +120,15 @@ def _require_harmless(text: str) -> None:
         raise LayoutRefused(refusal(found))
 
 
-def _partition(found: re.Match[str]) -> Partition:
+def _partition(found: re.Match[str]) -> PartitionField:
     if found["plain"] is not None:
-        return Partition(COLUMN, _unquoted(found["plain"]))
+        return PartitionField(COLUMN, _unquoted(found["plain"]))
     transform = found["transform"].lower()
     if transform == "bucket":
         raise LayoutRefused(NO_BUCKET)
     if transform not in TRANSFORMS or found["arguments"].strip():
         raise LayoutRefused(f"has an unknown transform; write a column, or one of {', '.join(TRANSFORMS)} of a column")
-    return Partition(transform, _unquoted(found["inner"]))
+    return PartitionField(transform, _unquoted(found["inner"]))
 
 
 def _sort_key(found: re.Match[str]) -> SortKey:

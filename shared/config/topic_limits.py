@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from shared.config.catalogs import ENV_SUFFIX
 from shared.config.lake_rules import section_of, text_of
-from shared.config.limits import Limits
+from shared.config.limits import LakeLimits
 
 Topic = Mapping[str, Any]
 """The section ``source`` of a pipeline whose kind is ``kafka``."""
@@ -41,7 +41,7 @@ def secrets(topic: Topic) -> Iterator[tuple[str, str]]:
                 yield f"{path}.{name}", f"is a secret; write {name}{ENV_SUFFIX} with a variable's name"
 
 
-def refusals(topic: Topic, limits: Limits) -> Iterator[tuple[str, str]]:
+def refusals(topic: Topic, limits: LakeLimits) -> Iterator[tuple[str, str]]:
     """Path within the section, and message, of all that it may not name; one for each path."""
     first: dict[str, str] = {}
     for path, said in (*_cluster(topic, limits), *_registry(section_of(topic, "format"), limits)):
@@ -49,7 +49,7 @@ def refusals(topic: Topic, limits: Limits) -> Iterator[tuple[str, str]]:
     yield from first.items()
 
 
-def _cluster(topic: Topic, limits: Limits) -> Iterator[tuple[str, str]]:
+def _cluster(topic: Topic, limits: LakeLimits) -> Iterator[tuple[str, str]]:
     servers, properties = text_of(topic, "bootstrap_servers"), section_of(topic, "properties")
     for host in hosts(servers or ""):
         if (said := limits.refused_host(host)) is not None:
@@ -62,7 +62,7 @@ def _cluster(topic: Topic, limits: Limits) -> Iterator[tuple[str, str]]:
             yield place, said
 
 
-def _registry(form: Topic, limits: Limits) -> Iterator[tuple[str, str]]:
+def _registry(form: Topic, limits: LakeLimits) -> Iterator[tuple[str, str]]:
     place, registry = "format.registry", section_of(form, "registry")
     url = text_of(registry, "url")
     if text_of(registry, "url_env") is not None:
@@ -74,7 +74,9 @@ def _registry(form: Topic, limits: Limits) -> Iterator[tuple[str, str]]:
             yield f"{place}.properties.{name}", said
 
 
-def _property(name: str, value: object, secret: frozenset[str], public: frozenset[str], limits: Limits) -> str | None:
+def _property(
+    name: str, value: object, secret: frozenset[str], public: frozenset[str], limits: LakeLimits
+) -> str | None:
     plain = name.removesuffix(ENV_SUFFIX)
     if plain not in secret | public:
         return OF_FILES

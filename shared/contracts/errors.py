@@ -31,7 +31,7 @@
     ├── InvalidEntry            an entry over REST, with all that is wrong with it (control.model.problems)
     ├── S3Refused               a store did not take the probe (control.operations.s3_probe)
     ├── PolicyChanged           a value may no longer become a destination (control.operations.discovery)
-    └── Problem                 an answer of a route, as a problem document (control.web.problems)
+    └── HttpProblem             an answer of a route, as a problem document (control.web.problems)
 
 Those with a module behind them are defined there, and caught in the same service. Every exception that Viaduck's code
 raises for a caller to handle derives from ``Error``. Exceptions of the standard library stay where they mean what they

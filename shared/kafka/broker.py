@@ -24,7 +24,7 @@ ANSWER_WITHIN_S = 10.0
 LEARNT_WITHIN_S = 2.0
 
 
-class TopicIdentity(NamedTuple):
+class DescribedTopic(NamedTuple):
     """What tells a topic from a former one of its name."""
 
     topic_id: str
@@ -58,7 +58,7 @@ class Broker:
         self._admin.works()
         return found.cluster_id or ""
 
-    def identities(self, names: Iterable[str], timeout_s: float = ANSWER_WITHIN_S) -> Mapping[str, TopicIdentity]:
+    def identities(self, names: Iterable[str], timeout_s: float = ANSWER_WITHIN_S) -> Mapping[str, DescribedTopic]:
         """Which topics stand behind ``names``, without those that are missing. Raises ``DependencyError``.
 
         A topic that was deleted and created again, also with the whole cluster, has another identity. Asking creates
@@ -74,7 +74,7 @@ class Broker:
                     self._learn_controller()
                     raise self._unreachable(error.args[0]) from None
             else:
-                found[name] = TopicIdentity(str(described.topic_id), len(described.partitions))
+                found[name] = DescribedTopic(str(described.topic_id), len(described.partitions))
         self._admin.works()
         return found
 

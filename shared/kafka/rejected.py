@@ -23,7 +23,7 @@ LARGEST_PARTITION, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RejectedOrigin:
     """Why a record was rejected, and where it stood in its topic; ``timestamp`` in ISO 8601, empty where it had none.
 
     All of it is what the headers say, and anyone who may write to the topic could have written them.
@@ -37,18 +37,20 @@ class Origin:
     timestamp: str
 
 
-def reason_headers(origin: Origin) -> WireHeaders:
+def reason_headers(origin: RejectedOrigin) -> WireHeaders:
     """To be put behind a record's own headers."""
     return [(PREFIX + name, str(getattr(origin, name)).encode()) for name in NAMES]
 
 
-def redriven_headers(origin: Origin, author: str) -> WireHeaders:
+def redriven_headers(origin: RejectedOrigin, author: str) -> WireHeaders:
     """To be put behind a record's own headers where it is sent to its topic again."""
     said: Mapping[str, Any] = {"by": author, **{name: getattr(origin, name) for name in REDRIVEN_NAMES[1:]}}
     return [(REDRIVEN + name, str(said[name]).encode()) for name in REDRIVEN_NAMES]
 
 
-def told_apart(headers: Iterable[tuple[str, Any]] | Mapping[str, Any] | None) -> tuple[list[Header], Origin | None]:
+def told_apart(
+    headers: Iterable[tuple[str, Any]] | Mapping[str, Any] | None,
+) -> tuple[list[Header], RejectedOrigin | None]:
     """A record's own headers, and what the ones behind them say; None where they are not those of a rejected record.
 
     Headers of an earlier redrive are none of its own.
@@ -61,14 +63,14 @@ def told_apart(headers: Iterable[tuple[str, Any]] | Mapping[str, Any] | None) ->
     return _without_redrive(own), _origin([value or b"" for _, value in last])
 
 
-def _origin(values: Sequence[bytes]) -> Origin | None:
+def _origin(values: Sequence[bytes]) -> RejectedOrigin | None:
     reason, message, topic, partition, offset, timestamp = (each.decode(errors="backslashreplace") for each in values)
     numbers = [
         int(each) if each.isascii() and each.isdecimal() and len(each) < 20 else -1 for each in (partition, offset)
     ]
     if not 0 <= numbers[0] <= LARGEST_PARTITION or not 0 <= numbers[1] <= LARGEST_OFFSET:
         return None
-    return Origin(reason, message, topic, numbers[0], numbers[1], timestamp)
+    return RejectedOrigin(reason, message, topic, numbers[0], numbers[1], timestamp)
 
 
 def _without_redrive(headers: list[Header]) -> list[Header]:

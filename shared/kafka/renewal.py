@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from shared.contracts.errors import DependencyError
-from shared.kafka.broker import Broker, TopicIdentity
+from shared.kafka.broker import Broker, DescribedTopic
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
 from shared.runtime.background import Background
@@ -35,7 +35,7 @@ class RenewalWatch:
         self._on_renewed = on_renewed
         self._kept = Topics(settings.prefix).kept
         self._broker = broker or Broker(settings, client_id)
-        self._known: Mapping[str, TopicIdentity] = {}
+        self._known: Mapping[str, DescribedTopic] = {}
         self._loop = Background(f"renewal watch {client_id}", self._run)
 
     def start(self) -> None:

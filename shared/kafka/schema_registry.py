@@ -50,7 +50,7 @@ class RegistrySettings:
 
 
 @dataclass(frozen=True)
-class Schema:
+class RegisteredSchema:
     """``kind`` is AVRO, JSON or PROTOBUF; ``references`` are what it refers to, by name, each before those that
     need it. The texts of PROTOBUF are descriptors in base64.
     """
@@ -66,10 +66,10 @@ class SchemaRegistry:
     def __init__(self, settings: RegistrySettings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._known: dict[int, Schema] = {}
+        self._known: dict[int, RegisteredSchema] = {}
         self._client: httpx.Client | None = None
 
-    def schema(self, number: int) -> Schema | None:
+    def schema(self, number: int) -> RegisteredSchema | None:
         """The schema of an id; None where the registry has none. Raises ``source_unreachable``."""
         with self._lock:
             if number not in self._known:
@@ -93,13 +93,13 @@ class SchemaRegistry:
                 self._client.close()
                 self._client = None
 
-    def _read(self, found: Mapping[str, Any]) -> Schema:
+    def _read(self, found: Mapping[str, Any]) -> RegisteredSchema:
         references: dict[tuple[str, int], tuple[str, str]] = {}
         kind, text = found.get("schemaType", "AVRO"), found.get("schema")
         self._collect(found, references, SERIALIZED if kind == PROTOBUF else "")
         if not isinstance(kind, str) or not isinstance(text, str):
             raise self._failed("it answers without a schema")
-        return Schema(kind, text, tuple(references.values()))
+        return RegisteredSchema(kind, text, tuple(references.values()))
 
     def _collect(self, found: Mapping[str, Any], references: dict[tuple[str, int], tuple[str, str]], form: str) -> None:
         for each in found.get("references") or ():

@@ -49,7 +49,7 @@ class Bounds:
 
 
 @dataclass
-class Reached:
+class ReadingProgress:
     """How far a reading has got. ``records`` and ``bytes`` (values, keys and headers) are those that were
     taken."""
 
@@ -101,7 +101,7 @@ class TopicRecords:
         self._consumer.close()
         self._consumer = build(Consumer, self._own)
 
-    def read(self, begin: Vector, end: Vector, bounds: Bounds, within_s: float, take: Take) -> Reached:
+    def read(self, begin: Vector, end: Vector, bounds: Bounds, within_s: float, take: Take) -> ReadingProgress:
         """Hand every committed record from ``begin`` up to before ``end`` to ``take``, in batches.
 
         Ends early where a bound is reached. Positions decide when a partition is done, not counts: control records,
@@ -109,7 +109,7 @@ class TopicRecords:
         where records are gone, ``source_unreachable`` where nothing comes for ``within_s`` seconds.
         """
         first, last = begin.by_partition, end.by_partition
-        reached = Reached({**first}, open={each for each in last if last[each] > first.get(each, 0)})
+        reached = ReadingProgress({**first}, open={each for each in last if last[each] > first.get(each, 0)})
         if not reached.open:
             return reached
         with self._assigned({each: first.get(each, 0) for each in reached.open}):
@@ -148,7 +148,7 @@ class TopicRecords:
             return []
         return [first] if most < 2 else [first, *self._consumer.consume(most - 1, timeout=0)]
 
-    def _take(self, messages: Sequence[Message], last: dict[int, int], reached: Reached, take: Take) -> None:
+    def _take(self, messages: Sequence[Message], last: dict[int, int], reached: ReadingProgress, take: Take) -> None:
         wanted: list[Message] = []
         for message in messages:
             partition, offset = message.partition() or 0, message.offset() or 0
@@ -170,7 +170,7 @@ class TopicRecords:
             reached.bytes += size_of(wanted)
             take(wanted)
 
-    def _note(self, error: KafkaError, message: Message, last: dict[int, int], reached: Reached) -> None:
+    def _note(self, error: KafkaError, message: Message, last: dict[int, int], reached: ReadingProgress) -> None:
         """An end of a partition tells that nothing is left before it, whatever the numbers of its last records."""
         partition, offset = message.partition() or 0, message.offset() or 0
         if error.code() == KafkaError._PARTITION_EOF:
@@ -185,7 +185,7 @@ class TopicRecords:
         elif self._watch.concerns(error) and (is_fatal(error) or not error.retriable()):
             raise self._failed(error)
 
-    def _done(self, partition: int, at: int, reached: Reached) -> None:
+    def _done(self, partition: int, at: int, reached: ReadingProgress) -> None:
         """Nothing before ``at`` is left to be read."""
         reached.next[partition] = at
         if partition in reached.open:

@@ -24,15 +24,15 @@ UNSUPPORTED = "ConsumerGroupHeartbeat"
 """The request that a broker without the new group protocol does not know; librdkafka names it when it gives up."""
 
 
-class Partition(NamedTuple):
+class PartitionId(NamedTuple):
     topic: str
     number: int
 
 
-OnPartitions = Callable[[frozenset[Partition]], None]
+OnPartitions = Callable[[frozenset[PartitionId]], None]
 
 
-def _ignore(_: frozenset[Partition]) -> None:
+def _ignore(_: frozenset[PartitionId]) -> None:
     """For members that keep nothing by partition."""
 
 
@@ -60,7 +60,7 @@ class WorkConsumer:
         self._topics = list(topics)
         self._on_assign = on_assign
         self._on_revoke = on_revoke
-        self._assigned: set[Partition] = set()
+        self._assigned: set[PartitionId] = set()
         self._watch = Watch(client_id)
         self._renewed = threading.Event()
         self._ask_at_s = 0.0
@@ -73,7 +73,7 @@ class WorkConsumer:
         return self._watch.problem
 
     @property
-    def assigned(self) -> frozenset[Partition]:
+    def assigned(self) -> frozenset[PartitionId]:
         return frozenset(self._assigned)
 
     def renew(self) -> None:
@@ -100,14 +100,14 @@ class WorkConsumer:
             self._rejoin()
             return []
 
-    def pause(self, partitions: Iterable[Partition]) -> None:
+    def pause(self, partitions: Iterable[PartitionId]) -> None:
         """Stop fetching; what was not handed out yet comes after ``resume``. Partitions of others are left out."""
         self._consumer.pause(self._ours(partitions))
 
-    def resume(self, partitions: Iterable[Partition]) -> None:
+    def resume(self, partitions: Iterable[PartitionId]) -> None:
         self._consumer.resume(self._ours(partitions))
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
+    def commit(self, offsets: Mapping[PartitionId, int]) -> None:
         """Commit the next offset to read of each partition, in the background; a failure is logged.
 
         Nothing depends on a commit: a record that is read again finds its work done.
@@ -116,7 +116,7 @@ class WorkConsumer:
         if positions:
             self._consumer.commit(offsets=positions, asynchronous=True)
 
-    def close(self, offsets: Mapping[Partition, int] | None = None) -> None:
+    def close(self, offsets: Mapping[PartitionId, int] | None = None) -> None:
         """Commit ``offsets``, leave the group, and end."""
         try:
             positions = self._positions(offsets or {})
@@ -147,14 +147,14 @@ class WorkConsumer:
         self._consumer = self._join()
 
     def _gained(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        gained = frozenset(Partition(p.topic, p.partition) for p in partitions)
+        gained = frozenset(PartitionId(p.topic, p.partition) for p in partitions)
         self._assigned |= gained
         if gained:
             log.info("partitions_assigned", client=self._client_id, partitions=sorted(p.number for p in gained))
             self._on_assign(gained)
 
     def _gone(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = frozenset(Partition(p.topic, p.partition) for p in partitions) & self._assigned
+        gone = frozenset(PartitionId(p.topic, p.partition) for p in partitions) & self._assigned
         self._assigned -= gone
         if gone:
             log.info("partitions_revoked", client=self._client_id, partitions=sorted(p.number for p in gone))
@@ -164,8 +164,8 @@ class WorkConsumer:
         if error is not None:
             log.warning("offsets_not_committed", client=self._client_id, error=describe(error))
 
-    def _ours(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
+    def _ours(self, partitions: Iterable[PartitionId]) -> list[TopicPartition]:
         return [TopicPartition(p.topic, p.number) for p in partitions if p in self._assigned]
 
-    def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+    def _positions(self, offsets: Mapping[PartitionId, int]) -> list[TopicPartition]:
         return [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items() if p in self._assigned]

@@ -36,7 +36,7 @@ HARMLESS = r"[\p{L}\p{M}\p{N} _.,:;@/+=#&()<>~!?*|-]*"
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """What metadata says of a table's files: whether leaving some out may be believed, and by which columns.
 
     ``single`` are columns of which each file holds one value, so that no row's statistics depend on another's;
@@ -59,26 +59,26 @@ class Layout:
         )
 
 
-PLAIN = Layout()
-UNBELIEVED = Layout(misleads=True)
+PLAIN = FileLayout()
+UNBELIEVED = FileLayout(misleads=True)
 """For a comparison that has to read every file."""
 
 
-def layout_of(parts: Iterable[tuple[str, str, int]]) -> Layout:
+def layout_of(parts: Iterable[tuple[str, str, int]]) -> FileLayout:
     """The layout of a table by its partition columns: transform, name in small letters, files of another partitioning.
 
     Scans leave files out by ``bucket()`` alone, and by statistics (H17).
     """
     known = list(parts)
     alike = all(not others for _, _, others in known)
-    return Layout(
+    return FileLayout(
         misleads=not alike and any(transform.startswith("bucket") for transform, _, _ in known),
         single=frozenset(name for transform, name, _ in known if transform == "identity" and alike),
         partitioned=frozenset(name for _, name, _ in known),
     )
 
 
-def may_prune(declared: str, layout: Layout = PLAIN, *, harmless: bool) -> bool:
+def may_prune(declared: str, layout: FileLayout = PLAIN, *, harmless: bool) -> bool:
     """Whether a column may be compared plainly: by its type, or, for text, because all of it is ``harmless``."""
     if layout.misleads:
         return False

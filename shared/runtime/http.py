@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from shared.runtime import background
 from shared.runtime.background import Background
-from shared.runtime.http_connections import BoundedConnection, server_settings
+from shared.runtime.http_connections import BoundedHttpConnection, server_settings
 from shared.runtime.loopback import is_brought
 from shared.runtime.metrics import CONTENT_TYPE
 from shared.runtime.metrics_access import MetricsAccess
@@ -43,7 +43,7 @@ HEADERS = [("X-Content-Type-Options", "nosniff")]
 TOKEN_NEEDED = "a bearer token is needed: the one of server.token_env, or see server.metrics"  # noqa: S105 - a sentence
 
 
-class ServiceConnection(BoundedConnection):
+class ServiceConnection(BoundedHttpConnection):
     """A request without a body, and a short answer, on a connection that a probe or Prometheus keeps."""
 
     head_within_s, body_within_s, take_within_s = 10.0, 10.0, 30.0
@@ -60,7 +60,7 @@ class ServiceServer:
         readiness: Readiness,
         scraping: MetricsAccess = LOCAL_SCRAPING,
         looks: Looks | None = None,
-        connection: type[BoundedConnection] = ServiceConnection,
+        connection: type[BoundedHttpConnection] = ServiceConnection,
     ) -> None:
         """``scraping``: who may read the exposition."""
         self._socket = listening

@@ -26,7 +26,7 @@ AT_ONCE = 8
 """That part of all goes at once where there is no room."""
 
 
-class BoundedConnection(H11Protocol):
+class BoundedHttpConnection(H11Protocol):
     """One connection. What it is waited for, and since when, is looked at now and then."""
 
     head_within_s, body_within_s, take_within_s = HEAD_WITHIN_S, BODY_WITHIN_S, TAKE_WITHIN_S
@@ -68,7 +68,7 @@ class BoundedConnection(H11Protocol):
 
         The new one goes where all others are being answered.
         """
-        others = [each for each in self.connections if isinstance(each, BoundedConnection) and each is not self]
+        others = [each for each in self.connections if isinstance(each, BoundedHttpConnection) and each is not self]
         idle = [(since, id(each), each) for each in others if (since := each.idle_since_s) is not None]
         longest = [each for _, _, each in nsmallest(max(self.most // AT_ONCE, 1), idle)]
         for each in longest or [self]:
@@ -95,7 +95,7 @@ class BoundedConnection(H11Protocol):
 
 
 def server_settings(
-    app: ASGIApp, connection: type[BoundedConnection], finish_within_s: int, headers: Sequence[tuple[str, str]] = ()
+    app: ASGIApp, connection: type[BoundedHttpConnection], finish_within_s: int, headers: Sequence[tuple[str, str]] = ()
 ) -> uvicorn.Config:
     """How every server of ours runs: no log of its own, no header that names it, no trust in what a proxy adds."""
     return uvicorn.Config(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from shared.runtime.metrics import Registered
+from shared.runtime.metrics import RegisteredMetrics
 
 NUMBERS = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 ROWS = (0, 100, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -41,7 +41,7 @@ FIGURES = (
 )
 
 
-class LakeMetrics(Registered):
+class LakeMetrics(RegisteredMetrics):
     """``viaduck_lake_*`` by destination, ``viaduck_source_lake_*`` of the source, ``viaduck_lakes_*`` over all."""
 
     def __init__(self, pipeline: str) -> None:

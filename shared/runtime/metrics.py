@@ -84,13 +84,13 @@ class OffsetsByPartition:
             self._metric.labels(partition=str(partition)).set(offsets.get(partition, 0))
 
 
-class Registered:
+class RegisteredMetrics:
     """Metrics in a registry of their own."""
 
     registry: CollectorRegistry
 
 
-class Metrics(Registered):
+class Metrics(RegisteredMetrics):
     """All metrics of one service and pipeline, in a registry of their own (one per process, none shared by tests)."""
 
     def __init__(self, pipeline: str) -> None:
@@ -285,7 +285,7 @@ class Metrics(Registered):
         )
 
 
-def together(several: Iterable[Registered]) -> str:
+def together(several: Iterable[RegisteredMetrics]) -> str:
     """One exposition of several pipelines' metrics in one process: each HELP and TYPE once."""
     families: dict[str, Metric] = {}
     for metrics in several:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from shared.runtime.metrics import Registered
+from shared.runtime.metrics import RegisteredMetrics
 
 
-class RetentionMetrics(Registered):
+class RetentionMetrics(RegisteredMetrics):
     """Gauges of one pipeline. What is not set has no series."""
 
     def __init__(self, pipeline: str) -> None:

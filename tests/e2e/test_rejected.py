@@ -11,7 +11,7 @@ import pytest
 
 from services.applier.records.record_format import RecordFormat, ValueFormat
 from services.control.operations.rejections import Destined, Rejections
-from services.control.operations.work_items import Call
+from services.control.operations.work_items import ReplayCall
 from services.control.store.audit_log import AuditLog
 from services.control.store.database import Database
 from services.control.store.redriven import Redriven
@@ -65,9 +65,9 @@ def test_a_rejected_record_goes_back_and_lands(topic: Topic, landing: Landing, r
     assert sorted((record.origin.partition, record.origin.offset, mark) for record, mark in found if record.origin) == [
         (0, 1, None), (1, 0, None)
     ]  # fmt: skip
-    sent = rejections.redrive(None, None, "olga", Call(), again=False)
+    sent = rejections.redrive(None, None, "olga", ReplayCall(), again=False)
     assert (sent.matched, sent.sent, sent.refused, sent.rest) == (2, 2, 0, None)
-    assert rejections.redrive(None, None, "olga", Call(), again=False).matched == 0
+    assert rejections.redrive(None, None, "olga", ReplayCall(), again=False).matched == 0
     (first, again) = (each for each in messages_of(topic.kafka, topic.name) if each.partition() == 1)
     assert (again.key(), again.value()) == (first.key(), first.value()) == (b"k\xff", b"\xff\x00bad")
     landing.form = RecordFormat(value=ValueFormat.BYTES)

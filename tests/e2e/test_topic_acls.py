@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from services.cli.commands import check
 from services.cli.commands.check_topic import findings
-from services.cli.output.findings import Finding
+from services.cli.output.findings import CheckFinding
 from shared.config.deployment import Deployment, load_all
 from shared.contracts.positions import Vector
 from shared.kafka.acls import SERVICES, Grant, Operation
@@ -79,7 +79,7 @@ def deployment(folder: Path, broker: Kafka, topic: str, password: str | None = N
     return load_all([file])
 
 
-def said_of(made: Deployment) -> list[Finding]:
+def said_of(made: Deployment) -> list[CheckFinding]:
     config = made.configs[0]
     assert config.topic is not None
     return list(findings(config, config.topic))

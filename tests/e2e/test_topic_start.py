@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.reader.source.topic_source import TopicSource
+from services.reader.source.topic_source import KafkaSource
 from shared.contracts.positions import Vector
 from shared.kafka.topic_log import TopicLog
 from tests.e2e.test_topic_check import deployment
@@ -52,7 +52,7 @@ def test_a_destination_gets_the_records_from_where_the_file_says(
     (config,) = deployment(tmp_path, topic, start=start).configs
     log = TopicLog(landed.settings, topic.name, "test")
     eventually(lambda: log.oldest(2) == Vector.of({0: 1}))
-    source = TopicSource(config, log)
+    source = KafkaSource(config, log)
     state = source.observe(source.head())
     assert state.log is not None
     landed.generation = 2

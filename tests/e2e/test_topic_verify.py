@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import Producer
 
 from services.cli.runtime.lock import BROKER_ADDRESS, StateLock
-from services.cli.verify.comparison import Finding, Subject, Verdict
+from services.cli.verify.comparison import ComparisonResult, Subject, Verdict
 from services.cli.verify.topic_proof import proofs
 from shared.config.deployment import load_all
 from shared.config.model import Config
 from shared.contracts.messages import SeedMode
 from shared.kafka.embedded import EmbeddedBroker, tell
-from shared.kafka.rejected import Origin, reason_headers
+from shared.kafka.rejected import RejectedOrigin, reason_headers
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure_rejected
 from tests.e2e.topics import Landing, Topic
@@ -40,7 +40,7 @@ def verdict(config: Config, landed: Landing) -> Verdict:
 
 
 @contextmanager
-def running(config: Config, *origins: Origin) -> Iterator[None]:
+def running(config: Config, *origins: RejectedOrigin) -> Iterator[None]:
     """What `viaduck up` leaves in the folder while it runs, and a broker that holds these rejected records."""
     with StateLock(config.state_dir) as lock:
         broker = EmbeddedBroker()
@@ -59,9 +59,9 @@ def test_rejected_records_are_no_difference_while_the_broker_runs(topic: Topic, 
     landed = landing()
     topic.send({"id": 1}, b"bad", {"id": 2})
     landed.land(p0=3)
-    with running(config, Origin("not_json", "said", topic.name, 0, 1, "")):
+    with running(config, RejectedOrigin("not_json", "said", topic.name, 0, 1, "")):
         found = verdict(config, landed)
-    assert (found.finding, found.rows, found.note, found.problem) == (Finding.EQUAL, 2, "", None)
+    assert (found.finding, found.rows, found.note, found.problem) == (ComparisonResult.EQUAL, 2, "", None)
 
 
 @pytest.mark.parametrize("runs", [False, True], ids=["it does not run", "it has forgotten"])
@@ -76,7 +76,7 @@ def test_a_missing_row_is_no_difference_where_its_record_may_have_been_rejected(
             found = verdict(config, landed)
     else:
         found = verdict(config, landed)
-    assert found.finding is Finding.FAILED
+    assert found.finding is ComparisonResult.FAILED
     assert found.problem is not None
     assert "1 records have no row" in found.problem.message
     assert "kafka.bootstrap_servers" in (found.problem.hint or "")
@@ -88,7 +88,7 @@ def test_a_row_too_many_is_one_whatever_was_rejected(topic: Topic, landing: Land
     landed.land(p0=2)
     landed.write("INSERT INTO dst.main.clicks SELECT * FROM dst.main.clicks")
     found = verdict(config, landed)
-    assert (found.finding, found.differences.extra) == (Finding.DIFFERENT, 1)
+    assert (found.finding, found.differences.extra) == (ComparisonResult.DIFFERENT, 1)
 
 
 def test_where_each_record_has_its_row_no_broker_is_needed(topic: Topic, landing: Land, config: Config) -> None:
@@ -96,5 +96,5 @@ def test_where_each_record_has_its_row_no_broker_is_needed(topic: Topic, landing
     topic.send({"id": 1}, {"id": 2})
     landed.land(p0=2)
     found = verdict(config, landed)
-    assert (found.finding, found.rows) == (Finding.EQUAL, 2)
+    assert (found.finding, found.rows) == (ComparisonResult.EQUAL, 2)
     assert "rejected" in found.note

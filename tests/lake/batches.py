@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from shared.lake.direct.batch import Commit
+from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
 
 
@@ -17,7 +17,7 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], time
     waiting = [act] * times
 
     def first(commit_: Callable[..., None]) -> Callable[..., None]:
-        def passing(catalog: Any, commit: Commit) -> None:
+        def passing(catalog: Any, commit: CommitBatch) -> None:
             if waiting:
                 waiting.pop()()
             commit_(catalog, commit)
@@ -32,7 +32,7 @@ def lose_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each batch committed by Postgres, and its connection broken before the answer."""
     real = PostgresCatalog.commit
 
-    def lost(catalog: PostgresCatalog, commit: Commit) -> None:
+    def lost(catalog: PostgresCatalog, commit: CommitBatch) -> None:
         real(catalog, commit)
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 

@@ -16,7 +16,7 @@ from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect
 from shared.lake.connection.query import Question
 from shared.lake.direct import catalogs
-from shared.lake.direct.batch import Commit
+from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted, SqliteCatalog
 from tests.fast.waiting import eventually
 from tests.servers.postgres import Postgres
@@ -25,8 +25,8 @@ ADD = "INSERT INTO public.ducklake_snapshot VALUES (DEFAULT)"
 COUNT = Question("SELECT count(*) AS found FROM public.ducklake_snapshot")
 ELSEWHERE = Question("SELECT count(*) AS found FROM public.gone")
 OURS = Question("INSERT INTO meta.ducklake_metadata (key, value) VALUES ('ours', 'x')")
-WRITING = Commit(1, OURS, Question("SELECT 1 AS held"), ())
-NOTHING = Commit(1, Question("SELECT 1"), Question("SELECT 1 AS held"), (Question("SELECT 2"),))
+WRITING = CommitBatch(1, OURS, Question("SELECT 1 AS held"), ())
+NOTHING = CommitBatch(1, Question("SELECT 1"), Question("SELECT 1 AS held"), (Question("SELECT 2"),))
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import duckdb
 import psycopg
 import pytest
 
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.source import carry
 from services.applier.apply.source.feed import Feed
 from services.applier.apply.source.reading import Reading
-from services.applier.apply.transaction import Applier
+from services.applier.apply.transaction import DestinationApplier
 from services.applier.model.task import Limits, SourceTable, Task
 from services.applier.worker import spark_task, worker_state
 from services.applier.worker.spark_task import run_tasks
@@ -404,7 +404,7 @@ def test_two_appliers_on_one_range_apply_it_once(rig: ApplyRig) -> None:
     rig.sql("UPDATE src.main.t SET v = v || '+'")
     start = threading.Barrier(3, timeout=60)
 
-    def rival(reading: tuple[Applier, Change]) -> Applied:
+    def rival(reading: tuple[DestinationApplier, DestinationChange]) -> Applied:
         applier, change = reading
         start.wait()
         return applier.apply(change)
@@ -505,7 +505,7 @@ class _Reading:
     def __init__(self, rig: ApplyRig, name: str, after: int, lose: str = "") -> None:
         self._rig, self._name, self._after, self._lose = rig, name, after, lose
 
-    def __enter__(self) -> tuple[Applier, Change]:
+    def __enter__(self) -> tuple[DestinationApplier, DestinationChange]:
         rig = self._rig
         folder = rig.folder / f"{self._name}-data"
         self._pool = _FlakyPool(self._lose, lambda: delete_all(folder))
@@ -514,8 +514,8 @@ class _Reading:
             reading = Feed(lake.cursor(), lake, SourceTable(rig.source, "main", "t", rig.routing)).read(
                 ItemKind.CHANGES, [(0, target)]
             )
-        self._applier = Applier(self._pool, Limits(commit="extension" if self._lose else "auto"))
-        return self._applier, Change(target, reading.through, reading.table, 0, reading, reading.counts[0])
+        self._applier = DestinationApplier(self._pool, Limits(commit="extension" if self._lose else "auto"))
+        return self._applier, DestinationChange(target, reading.through, reading.table, 0, reading, reading.counts[0])
 
     def __exit__(self, *_: object) -> None:
         self._applier.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from services.cli.verify.comparison import Finding, Origin, Subject, Verdict, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Subject, Verdict, compare_all
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.contracts.messages import SeedMode
@@ -83,7 +83,7 @@ class Pair:
         self.run(f"UPDATE {CURSOR} SET position = {self.head()}, source_lake = '{self.origin()}'")
 
     def verdict(self, *, keys: tuple[str, ...] = ("id",), mode: SeedMode = SeedMode.SCAN, value: str = "a") -> Verdict:
-        origin = Origin(self.source, "main", "t", Routing(field="tenant", key_columns=keys))
+        origin = ComparedSource(self.source, "main", "t", Routing(field="tenant", key_columns=keys))
         (verdict,) = compare_all(origin, [Subject("p", "x", value, self.destination, "main", "t", mode)])
         return verdict
 
@@ -110,22 +110,22 @@ def seeded(pair: Pair) -> Pair:
 class TestEqual:
     def test_a_fresh_seed_is_equal(self, seeded: Pair) -> None:
         verdict = seeded.verdict()
-        assert (verdict.finding, verdict.rows) == (Finding.EQUAL, 20)
+        assert (verdict.finding, verdict.rows) == (ComparisonResult.EQUAL, 20)
 
     def test_what_only_others_changed_is_proven_at_the_head(self, seeded: Pair) -> None:
         seeded.run("INSERT INTO s.t VALUES (101, 'b', 1)")
         verdict = seeded.verdict()
-        assert verdict.finding is Finding.EQUAL
+        assert verdict.finding is ComparisonResult.EQUAL
         assert verdict.proven_at == seeded.head()
 
     def test_a_source_that_was_renamed_is_the_same_one(self, seeded: Pair) -> None:
         seeded.run("UPDATE s.t SET v = -1 WHERE id = 2")
         seeded.run("ALTER TABLE s.t RENAME TO u")
         verdict = seeded.verdict()
-        assert (verdict.finding, verdict.position) == (Finding.EQUAL, verdict.proven_at), "by looking back"
+        assert (verdict.finding, verdict.position) == (ComparisonResult.EQUAL, verdict.proven_at), "by looking back"
         seeded.run("UPDATE d.t SET v = -1 WHERE id = 2")
         seeded.caught_up()
-        assert seeded.verdict().finding is Finding.EQUAL
+        assert seeded.verdict().finding is ComparisonResult.EQUAL
 
     def test_a_destination_that_lags_is_compared_at_its_position(self, seeded: Pair) -> None:
         position = seeded.head()
@@ -135,20 +135,20 @@ class TestEqual:
         seeded.run("UPDATE s.t SET tenant = 'a' WHERE id = 5")
         seeded.run("DELETE FROM s.t WHERE id = 6")
         verdict = seeded.verdict()
-        assert (verdict.finding, verdict.position, verdict.proven_at) == (Finding.EQUAL, position, position)
+        assert (verdict.finding, verdict.position, verdict.proven_at) == (ComparisonResult.EQUAL, position, position)
 
     def test_compaction_after_the_position_disproves_nothing(self, seeded: Pair) -> None:
         seeded.run("UPDATE s.t SET v = -1 WHERE id = 2")
         seeded.run("CALL ducklake_flush_inlined_data('s')")
         seeded.run("CALL ducklake_rewrite_data_files('s', 't', delete_threshold => 0)")
         seeded.run("CALL ducklake_merge_adjacent_files('s')")
-        assert seeded.verdict().finding is Finding.EQUAL
+        assert seeded.verdict().finding is ComparisonResult.EQUAL
 
     def test_a_column_that_was_added_since_the_last_change_is_still_to_come(self, seeded: Pair) -> None:
         seeded.run("ALTER TABLE s.t ADD COLUMN z INT DEFAULT 5")
-        assert seeded.verdict().finding is Finding.EQUAL
+        assert seeded.verdict().finding is ComparisonResult.EQUAL
         seeded.caught_up()
-        assert seeded.verdict().finding is Finding.EQUAL
+        assert seeded.verdict().finding is ComparisonResult.EQUAL
 
 
 class TestLater:
@@ -173,7 +173,7 @@ class TestLater:
         for statement in (*later, *more):
             seeded.run(statement)
         verdict = seeded.verdict()
-        assert (verdict.finding, verdict.proven_at, verdict.note) == (Finding.EQUAL, position, "")
+        assert (verdict.finding, verdict.proven_at, verdict.note) == (ComparisonResult.EQUAL, position, "")
         seeded.run("DELETE FROM d.t WHERE id = 4")
         assert seeded.verdict().differences.missing == 1
 
@@ -186,13 +186,13 @@ class TestLater:
     def test_a_routing_column_that_was_dropped_and_added_moves_nobody_before_it(self, seeded: Pair) -> None:
         seeded.run("ALTER TABLE s.t DROP COLUMN tenant")
         seeded.run("ALTER TABLE s.t ADD COLUMN tenant VARCHAR")
-        assert seeded.verdict().finding is Finding.EQUAL
+        assert seeded.verdict().finding is ComparisonResult.EQUAL
 
     def test_a_proof_behind_maintenance_says_so(self, seeded: Pair) -> None:
         seeded.run("UPDATE s.t SET v = -1 WHERE id = 2")
         seeded.run("CALL ducklake_flush_inlined_data('s')")
         verdict = seeded.verdict()
-        assert verdict.finding is Finding.EQUAL
+        assert verdict.finding is ComparisonResult.EQUAL
         assert "behind maintenance" in verdict.note
 
 
@@ -210,7 +210,7 @@ class TestLayouts:
     def test_a_destination_that_holds_everything_is_equal(self, bucketed: Pair) -> None:
         bucketed.seed("SELECT * FROM s.t WHERE tenant || '' = 'a'")
         verdict = bucketed.verdict()
-        assert (verdict.finding, verdict.rows) == (Finding.EQUAL, 100)
+        assert (verdict.finding, verdict.rows) == (ComparisonResult.EQUAL, 100)
 
     def test_one_that_lacks_what_was_left_out_is_different(self, bucketed: Pair) -> None:
         bucketed.seed("SELECT * FROM s.t WHERE id >= 200")
@@ -221,7 +221,11 @@ class TestDifferent:
     def test_a_missing_row_is_found_and_shown(self, seeded: Pair) -> None:
         seeded.run("DELETE FROM d.t WHERE id = 4")
         verdict = seeded.verdict()
-        assert (verdict.finding, verdict.differences.missing, verdict.differences.extra) == (Finding.DIFFERENT, 1, 0)
+        assert (verdict.finding, verdict.differences.missing, verdict.differences.extra) == (
+            ComparisonResult.DIFFERENT,
+            1,
+            0,
+        )
         assert verdict.differences.shown[0].key == {"id": "4"}
 
     def test_an_extra_row_is_found_and_shown(self, seeded: Pair) -> None:
@@ -251,20 +255,20 @@ class TestDifferent:
     def test_a_type_of_its_own_is_a_difference(self, pair: Pair) -> None:
         pair.seed("SELECT id::BIGINT AS id, tenant, v FROM s.t WHERE tenant = 'a'")
         verdict = pair.verdict()
-        assert verdict.finding is Finding.DIFFERENT
+        assert verdict.finding is ComparisonResult.DIFFERENT
         assert verdict.problem is not None
         assert "id BIGINT" in verdict.problem.message
 
     def test_columns_in_another_order_are_a_difference(self, pair: Pair) -> None:
         pair.seed("SELECT tenant, id, v FROM s.t WHERE tenant = 'a'")
-        assert pair.verdict().finding is Finding.DIFFERENT
+        assert pair.verdict().finding is ComparisonResult.DIFFERENT
 
     def test_a_source_that_was_dropped_and_created_again_is_a_difference(self, seeded: Pair) -> None:
         seeded.run("CREATE TABLE s.u AS SELECT * FROM s.t")
         seeded.run("DROP TABLE s.t")
         seeded.run("ALTER TABLE s.u RENAME TO t")
         verdict = seeded.verdict()
-        assert verdict.finding is Finding.DIFFERENT
+        assert verdict.finding is ComparisonResult.DIFFERENT
         assert verdict.problem is not None
         assert verdict.problem.type == "source_recreated"
 
@@ -273,12 +277,12 @@ class TestDifferent:
         seeded.run("UPDATE s.t SET v = -1 WHERE id = 2")
         seeded.caught_up()
         seeded.run("UPDATE d.t SET v = -1 WHERE id = 2")
-        assert seeded.verdict().finding is Finding.EQUAL
+        assert seeded.verdict().finding is ComparisonResult.EQUAL
         backup.restore()
         seeded.run("INSERT INTO s.t VALUES (101, 'b', 1)")
         verdict = seeded.verdict()
         assert verdict.problem is not None
-        assert (verdict.finding, verdict.problem.type) == (Finding.DIFFERENT, "source_moved")
+        assert (verdict.finding, verdict.problem.type) == (ComparisonResult.DIFFERENT, "source_moved")
 
     def test_rows_of_another_routing_value_are_a_difference(self, seeded: Pair) -> None:
         verdict = seeded.verdict(value="b")
@@ -288,7 +292,7 @@ class TestDifferent:
 
 class TestUnprovable:
     def test_a_lake_that_is_not_there_is_not_seeded(self, pair: Pair) -> None:
-        assert pair.verdict().finding is Finding.NOT_SEEDED
+        assert pair.verdict().finding is ComparisonResult.NOT_SEEDED
 
     def test_an_expired_history_is_said_so(self, seeded: Pair) -> None:
         seeded.run("UPDATE s.t SET v = -1 WHERE id = 2")
@@ -296,7 +300,7 @@ class TestUnprovable:
         seeded.run(f"CALL ducklake_expire_snapshots('s', versions => [{seeded.head() - 1}])")
         verdict = seeded.verdict()
         assert verdict.problem is not None
-        assert (verdict.finding, verdict.problem.type) == (Finding.FAILED, "history_expired")
+        assert (verdict.finding, verdict.problem.type) == (ComparisonResult.FAILED, "history_expired")
 
     def test_a_cursor_without_its_row_is_damage(self, seeded: Pair) -> None:
         seeded.run(f"DELETE FROM {CURSOR}")
@@ -308,7 +312,7 @@ class TestUnprovable:
 class TestLatest:
     def test_it_may_hold_fewer_rows_than_the_source(self, pair: Pair) -> None:
         pair.seed("SELECT * FROM s.t WHERE false")
-        assert pair.verdict(mode=SeedMode.LATEST).finding is Finding.EQUAL
+        assert pair.verdict(mode=SeedMode.LATEST).finding is ComparisonResult.EQUAL
 
     def test_a_row_touched_since_must_be_there(self, pair: Pair) -> None:
         pair.seed("SELECT * FROM s.t WHERE false")
@@ -318,7 +322,7 @@ class TestLatest:
 
     def test_each_of_its_rows_must_be_the_sources(self, pair: Pair) -> None:
         pair.seed("SELECT id, tenant, 99::DOUBLE AS v FROM s.t WHERE id = 2")
-        assert pair.verdict(mode=SeedMode.LATEST).finding is Finding.DIFFERENT
+        assert pair.verdict(mode=SeedMode.LATEST).finding is ComparisonResult.DIFFERENT
 
 
 class TestAppendOnly:
@@ -326,7 +330,7 @@ class TestAppendOnly:
         seeded.append("SELECT i, 'a', i FROM range(200, 250) r(i)")
         seeded.run("DELETE FROM s.t WHERE id < 225")
         seeded.caught_up()
-        assert seeded.verdict(keys=()).finding is Finding.EQUAL
+        assert seeded.verdict(keys=()).finding is ComparisonResult.EQUAL
 
     def test_maintenance_inserts_nothing(self, seeded: Pair) -> None:
         seeded.append("SELECT i, 'a', i FROM range(200, 250) r(i)")
@@ -334,7 +338,7 @@ class TestAppendOnly:
         seeded.run("CALL ducklake_flush_inlined_data('s')")
         seeded.run("CALL ducklake_rewrite_data_files('s', 't', delete_threshold => 0)")
         seeded.caught_up()
-        assert seeded.verdict(keys=()).finding is Finding.EQUAL
+        assert seeded.verdict(keys=()).finding is ComparisonResult.EQUAL
 
     def test_a_row_appended_twice_is_found(self, seeded: Pair) -> None:
         seeded.run("INSERT INTO s.t VALUES (200, 'a', 1)")
@@ -352,18 +356,18 @@ class TestAppendOnly:
 def test_a_shared_lake_holds_a_cursor_for_each_destination(seeded: Pair) -> None:
     other = cursor_name("p", "y")
     seeded.run(f"CREATE TABLE d._viaduck.{other} AS SELECT * FROM {CURSOR} WHERE false")
-    assert seeded.verdict().finding is Finding.EQUAL
+    assert seeded.verdict().finding is ComparisonResult.EQUAL
 
 
 def test_an_unreadable_source_is_a_verdict_for_all(tmp_path: Path) -> None:
-    origin = Origin(ResolvedLake(f"sqlite:{tmp_path}/none.sqlite"), "main", "t", Routing(field="tenant"))
+    origin = ComparedSource(ResolvedLake(f"sqlite:{tmp_path}/none.sqlite"), "main", "t", Routing(field="tenant"))
     subject = Subject("p", "x", "a", ResolvedLake(f"sqlite:{tmp_path}/d.sqlite"), "main", "t", SeedMode.SCAN)
-    assert [verdict.finding for verdict in compare_all(origin, [subject])] == [Finding.FAILED]
+    assert [verdict.finding for verdict in compare_all(origin, [subject])] == [ComparisonResult.FAILED]
 
 
 def test_duckdb_errors_are_verdicts_with_a_reason(seeded: Pair) -> None:
     for file in Path(str(seeded.destination.data_path)).rglob("*.parquet"):
         file.unlink()
     verdict = seeded.verdict()
-    assert verdict.finding is Finding.FAILED
+    assert verdict.finding is ComparisonResult.FAILED
     assert verdict.problem is not None

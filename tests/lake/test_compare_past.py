@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.cli.verify.comparison import Finding, Origin, Past, Subject, Verdict, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Past, Subject, Verdict, compare_all
 from services.cli.verify.past_proof import COMPACTED, PastProof
 from shared.contracts.messages import ItemKind, SeedMode
 from tests.lake.rig import ApplyRig
@@ -15,7 +15,7 @@ STAMP = '{{"viaduck": 1, "pipeline": "p", "destination": "a", "kind": "changes",
 
 
 def verdict(rig: ApplyRig, since: datetime | None = None) -> Verdict:
-    origin = Origin(rig.source, "main", "t", rig.routing)
+    origin = ComparedSource(rig.source, "main", "t", rig.routing)
     subject = Subject("p", "a", "a", rig.lake("a"), "main", "t", SeedMode.SCAN, Past(since))
     (found,) = compare_all(origin, [subject])
     assert found.past is not None
@@ -45,7 +45,7 @@ def moved(rig: ApplyRig) -> ApplyRig:
 def test_every_retained_snapshot_is_proven_where_the_source_has_its_history(moved: ApplyRig) -> None:
     moved.sql("INSERT INTO src.main.t VALUES (900, 'a', 'later')")
     found = verdict(moved)
-    assert (found.finding, proof(found)) == (Finding.EQUAL, (4, 0, 0))
+    assert (found.finding, proof(found)) == (ComparisonResult.EQUAL, (4, 0, 0))
 
 
 def test_a_snapshot_that_another_program_wrote_wrong_is_told_though_the_newest_is_right(moved: ApplyRig) -> None:
@@ -55,7 +55,7 @@ def test_a_snapshot_that_another_program_wrote_wrong_is_told_though_the_newest_i
         "INSERT INTO dst.main.t VALUES (8, 'a', 'v8')",
     )  # fmt: skip
     found = verdict(moved)
-    assert (found.finding, proof(found)) == (Finding.DIFFERENT, (4, 0, 1))
+    assert (found.finding, proof(found)) == (ComparisonResult.DIFFERENT, (4, 0, 1))
     assert found.past is not None
     ((stamped, said),) = found.past.shown
     assert (stamped.position, said) == (moved.head, "1 rows missing, 0 extra, 0 changed")
@@ -64,7 +64,7 @@ def test_a_snapshot_that_another_program_wrote_wrong_is_told_though_the_newest_i
 def test_what_the_source_has_expired_is_counted_and_never_equal(moved: ApplyRig) -> None:
     moved.sql(f"CALL ducklake_expire_snapshots('src', versions => {list(range(moved.head))})")
     found = verdict(moved)
-    assert (found.finding, proof(found)) == (Finding.EQUAL, (1, 3, 0))
+    assert (found.finding, proof(found)) == (ComparisonResult.EQUAL, (1, 3, 0))
     assert found.past is not None
     assert "no longer keeps" in found.past.note
 
@@ -73,7 +73,7 @@ def test_behind_a_compaction_nothing_is_proven_and_nothing_different(moved: Appl
     head = moved.head
     moved.run(ItemKind.UPKEEP, "a", expected=head, after=head)
     found = verdict(moved)
-    assert (found.finding, found.past) == (Finding.EQUAL, PastProof(unproven=4, note=COMPACTED))
+    assert (found.finding, found.past) == (ComparisonResult.EQUAL, PastProof(unproven=4, note=COMPACTED))
 
 
 def test_since_leaves_older_ones_out(moved: ApplyRig) -> None:

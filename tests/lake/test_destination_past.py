@@ -12,7 +12,13 @@ from typing import Any
 
 import pytest
 
-from services.control.operations.destination_past import Applied, Past, newest_at, newest_through, with_ends
+from services.control.operations.destination_past import (
+    AppliedSnapshot,
+    ExactSnapshot,
+    newest_at,
+    newest_through,
+    with_ends,
+)
 from shared.contracts.messages import ItemKind
 from shared.lake.stamp import StampRead
 from tests.fast.control.rig import ControlRig
@@ -21,10 +27,10 @@ from tests.lake.rig import ApplyRig, schema_of
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def an_apply(snapshot: int, through: int, *, after: int = 0, generation: int = 1) -> Applied:
+def an_apply(snapshot: int, through: int, *, after: int = 0, generation: int = 1) -> AppliedSnapshot:
     stamp = StampRead(pipeline="p", destination="a", kind="changes", generation=generation, after=after,
                       through=through, item="i", deleted=0, inserted=0)  # fmt: skip
-    return Applied(snapshot, EPOCH + timedelta(seconds=snapshot), stamp)
+    return AppliedSnapshot(snapshot, EPOCH + timedelta(seconds=snapshot), stamp)
 
 
 HISTORY = [an_apply(9, 20, after=16), an_apply(7, 15, after=12), an_apply(5, 10)]
@@ -53,7 +59,7 @@ def test_a_snapshot_is_not_exact_where_the_next_one_has_followed_other_columns()
 def test_after_a_rewind_an_older_snapshot_may_reach_further() -> None:
     rewound = [an_apply(12, 13, after=10, generation=2), *HISTORY]
     found = newest_through(rewound, 17, 13)
-    assert found == Past(**vars(HISTORY[1]), exact_through=16)
+    assert found == ExactSnapshot(**vars(HISTORY[1]), exact_through=16)
     again = newest_through(rewound, 13, 13)
     assert again is not None
     assert again.snapshot == 12

@@ -23,9 +23,9 @@ from shared.lake.connection import postgres as postgres_connections
 from shared.lake.connection.engine import read_whole, release
 from shared.lake.connection.postgres import PostgresConnections
 from shared.lake.direct import catalogs
-from shared.lake.direct.batch import Commit
+from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
-from shared.lake.direct.lakes import Instance, KeysInUse
+from shared.lake.direct.lakes import DirectInstance, KeysInUse
 from shared.lake.sql import ident
 from tests.fast.waiting import eventually
 from tests.lake.batches import before_commit, lose_acknowledgements
@@ -319,10 +319,10 @@ def test_a_batch_that_may_still_come_keeps_its_files_and_comes_once(
     rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its token is not there, nor a later snapshot: it is tried again, and then the first one is refused."""
-    late: list[Commit] = []
+    late: list[CommitBatch] = []
     real = PostgresCatalog.commit
 
-    def cut(catalog: PostgresCatalog, commit: Commit) -> None:
+    def cut(catalog: PostgresCatalog, commit: CommitBatch) -> None:
         late.append(commit)
         raise psycopg.OperationalError("connection timed out")
 
@@ -476,7 +476,7 @@ def test_a_restored_lake_with_the_same_schema_version_is_looked_at_anew(rig: App
 def test_two_lakes_never_have_keys_for_the_same_files_at_once() -> None:
     """An instance would use either's: that of the longer path, or any of two for the same."""
     old, new = (ResolvedLake("sqlite:x", None, "s3://bucket/a/", {"s3.access-key-id": key}) for key in ("OLD", "NEW"))
-    instance = Instance(None, 10)
+    instance = DirectInstance(None, 10)
     try:
         with instance.keys(old, "s3://bucket/a/"), pytest.raises(KeysInUse), instance.keys(new, "s3://bucket/a/sub/"):
             pass

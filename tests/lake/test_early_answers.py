@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.applier.apply.transaction import Applier
+from services.applier.apply.transaction import DestinationApplier
 from services.applier.model.grouping import Job, Lane
 from services.applier.model.task import SourceTable, Task
 from services.applier.spark_jobs import DAEMON, SparkJobs
@@ -41,14 +41,14 @@ def two_tenants(make_rig: MakeRig, rows: int) -> ApplyRig:
 def test_a_task_leaves_an_answer_while_another_apply_goes_on(
     make_rig: MakeRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig, released, apply = two_tenants(make_rig, SMALL), threading.Event(), Applier.apply
+    rig, released, apply = two_tenants(make_rig, SMALL), threading.Event(), DestinationApplier.apply
 
-    def slow(applier: Applier, change: Any) -> Any:
+    def slow(applier: DestinationApplier, change: Any) -> Any:
         if change.target.destination.destination == "large":
             assert released.wait(30)
         return apply(applier, change)
 
-    monkeypatch.setattr(Applier, "apply", slow)
+    monkeypatch.setattr(DestinationApplier, "apply", slow)
     folder, found, ended = tmp_path / "job", list[Progress](), list[Progress]()
     folder.mkdir()
     targets = tuple(rig.target(name, ItemKind.SEED) for name in rig.destinations)

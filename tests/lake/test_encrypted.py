@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Subject, compare_all
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import ItemKind, Outcome, SeedMode
 from shared.lake.connection.engine import connect
@@ -56,8 +56,8 @@ def test_it_is_seeded_changed_probed_kept_and_verified(rig: ApplyRig) -> None:
     change(rig, "DELETE FROM src.main.t WHERE id < 20")
     assert rig.rows("a") == rig.expected("a")
     subject = Subject("p", "a", "a", rig.lake("a"), "main", "t", SeedMode.SCAN)
-    (verdict,) = compare_all(Origin(rig.source, "main", "t", rig.routing), [subject])
-    assert verdict.finding is Finding.EQUAL, verdict
+    (verdict,) = compare_all(ComparedSource(rig.source, "main", "t", rig.routing), [subject])
+    assert verdict.finding is ComparisonResult.EQUAL, verdict
 
 
 def test_a_file_of_it_that_is_gone_is_still_found_missing(rig: ApplyRig) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Subject, compare_all
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind, Outcome, SeedMode
@@ -88,8 +88,8 @@ def test_a_file_of_another_tenant_is_refused_and_nobody_else_is_touched(
         assert rig.rows(name) == rig.expected(name)
     for file in (rig.folder / "b-data").rglob("*.parquet"):
         assert b"secret0" not in file.read_bytes(), "a row of the victim's"
-    verdict = compare_all(Origin(rig.source, "main", "t", rig.routing), [subject(rig, "b"), subject(rig, "a")])
-    assert [each.finding for each in verdict] == [Finding.FAILED, Finding.EQUAL]
+    verdict = compare_all(ComparedSource(rig.source, "main", "t", rig.routing), [subject(rig, "b"), subject(rig, "a")])
+    assert [each.finding for each in verdict] == [ComparisonResult.FAILED, ComparisonResult.EQUAL]
     assert verdict[0].problem is not None
     assert verdict[0].problem.type == "foreign_files"
 
@@ -194,7 +194,8 @@ def test_where_files_are_is_not_for_a_strangers_catalog_to_say(played: ApplyRig)
         with pool.use(replace(untrusted, untrusted=False), read_only=False):
             pass  # an operator's own
     verdict = compare_all(
-        Origin(rig.source, "main", "t", rig.routing), [replace(subject(rig, "b"), lake=untrusted), subject(rig, "a")]
+        ComparedSource(rig.source, "main", "t", rig.routing),
+        [replace(subject(rig, "b"), lake=untrusted), subject(rig, "a")],
     )
     assert [each.problem and each.problem.type for each in verdict] == ["not_allowed", None]
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from services.cli.verify.comparison import Finding, Origin, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, compare_all
 from shared.contracts.messages import ADOPTABLE, ItemKind, Outcome, Progress
 from shared.lake.cursor import SCHEMA, cursor_name
 from tests.lake.conftest import MakeRig
@@ -103,8 +103,8 @@ def test_a_forged_stamp_is_none(played: ApplyRig, stamp: str) -> None:
                    f"CALL dst.set_commit_message('viaduck', 'seed', extra_info => '{said}'); COMMIT")  # fmt: skip
     (probed,) = rig.run(ItemKind.PROBE, "b", expected=before, after=before)
     assert probed.outcome is Outcome.ALREADY_APPLIED, probed.error
-    verdicts = compare_all(Origin(rig.source, "main", "t", rig.routing), [subject(rig, "b"), subject(rig, "a")])
-    assert [verdict.finding for verdict in verdicts] == [Finding.EQUAL] * 2
+    verdicts = compare_all(ComparedSource(rig.source, "main", "t", rig.routing), [subject(rig, "b"), subject(rig, "a")])
+    assert [verdict.finding for verdict in verdicts] == [ComparisonResult.EQUAL] * 2
     rig.write("b", f"BEGIN; DROP TABLE {CURSOR}; DROP TABLE dst.main.t;"
                    f"CALL dst.set_commit_message('viaduck', 'drop', extra_info => '{said}'); COMMIT")  # fmt: skip
     rig.forget()

@@ -12,14 +12,14 @@ from services.applier.apply.source.feed import Feed
 from services.applier.apply.source.reading import Reading
 from services.applier.model.task import SourceTable, Target, Task
 from services.applier.worker.task_run import run_task
-from services.cli.verify.comparison import Finding, Origin, Subject, Verdict, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Subject, Verdict, compare_all
 from shared.config.model import Routing
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
 from shared.lake.attached.layouts import Layouts
 from shared.lake.catalog.looks import TableLook
 from shared.lake.cursor import kept, told
-from shared.lake.pruning import PLAIN, UNBELIEVED, Layout, layout_of
+from shared.lake.pruning import PLAIN, UNBELIEVED, FileLayout, layout_of
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, ApplyRig
 
@@ -92,7 +92,7 @@ def differing(rig: ApplyRig) -> list[str]:
 
 def wrong(rig: ApplyRig) -> list[str]:
     """The same, and what ``verify`` says."""
-    return differing(rig) + [f"verify: {each}" for each in verify(rig) if each.finding is not Finding.EQUAL]
+    return differing(rig) + [f"verify: {each}" for each in verify(rig) if each.finding is not ComparisonResult.EQUAL]
 
 
 def slice_of(rig: ApplyRig, name: str) -> list[tuple[Any, ...]]:
@@ -103,7 +103,7 @@ def slice_of(rig: ApplyRig, name: str) -> list[tuple[Any, ...]]:
 
 
 def verify(rig: ApplyRig) -> list[Verdict]:
-    origin = Origin(rig.source, "main", "t", rig.routing)
+    origin = ComparedSource(rig.source, "main", "t", rig.routing)
     subjects = [
         Subject("p", name, each.routing_value, rig.lake(name), each.schema_name, each.table, SeedMode.SCAN)
         for name, each in rig.destinations.items()
@@ -438,7 +438,7 @@ def test_a_destination_that_its_owner_partitions_by_buckets_keeps_no_row_twice(
 def test_a_layout_is_asked_for_again_only_after_somebody_elses_commit() -> None:
     layouts, asked = Layouts(), list[int]()
 
-    def at(snapshot: int, found: Layout = PLAIN) -> Layout:
+    def at(snapshot: int, found: FileLayout = PLAIN) -> FileLayout:
         def ask() -> TableLook:
             asked.append(snapshot)
             return TableLook(found)

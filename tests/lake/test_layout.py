@@ -13,7 +13,7 @@ import pytest
 
 from services.applier.apply import transaction
 from services.applier.model.task import UpkeepTask
-from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Subject, compare_all
 from shared.config.model import Routing
 from shared.config.upkeep_rules import Policy
 from shared.contracts.layout import TableLayout
@@ -101,8 +101,8 @@ def test_a_table_of_ours_is_laid_out_from_its_first_file_on(rig: ApplyRig, layou
     assert (probed.outcome, probed.error) == (Outcome.ALREADY_APPLIED, None)
     assert rig.rows("a") == rig.expected("a")
     subject = Subject("p", "a", "a", rig.lake("a"), "main", "t", SeedMode.SCAN)
-    (verdict,) = compare_all(Origin(rig.source, "main", "t", rig.routing), [subject])
-    assert verdict.finding is Finding.EQUAL, verdict
+    (verdict,) = compare_all(ComparedSource(rig.source, "main", "t", rig.routing), [subject])
+    assert verdict.finding is ComparisonResult.EQUAL, verdict
 
 
 def test_the_same_layout_is_the_source_s_at_the_seed(rig: ApplyRig) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from services.applier.model.task import SourceTable, Task
-from services.applier.worker.task_run import Run
+from services.applier.worker.task_run import TaskRun
 from services.applier.worker.worker_state import Worker
 from shared.contracts.messages import ItemKind, Outcome
 from shared.lake.catalog.reader import CatalogReader, marks
@@ -176,7 +176,7 @@ def move(rig: ApplyRig, by: Worker) -> None:
     position = rig.head
     rig.sql("UPDATE src.main.t SET v = v || '!' WHERE id = 1")
     changes = rig.target("a", ItemKind.CHANGES, expected=position, after=position)
-    (result,) = Run(
+    (result,) = TaskRun(
         by, Task(changes.item.kind, SourceTable(rig.source, "main", "t", rig.routing), (changes,), rig.limits)
     ).results()
     assert result.progress.outcome is Outcome.APPLIED

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 from services.control.operations.reconciler import Reconciler
 from services.control.store.destination_topic import DestinationPublisher
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from services.control.view.status_store import StatusStore
 from shared.config.model import Config, Routing
 from shared.contracts.errors import ConfigError
@@ -108,7 +108,7 @@ class ControlOf:
     """Control's part in it, of the rig's source: it decides from the file and from the source's own catalog."""
 
     rig: ApplyRig
-    registry: Registry
+    registry: DestinationRegistry
     topic: FakeTopic = field(default_factory=FakeTopic)
 
     def file(self, routing: Routing) -> Config:
@@ -137,7 +137,7 @@ class ControlOf:
 
 @pytest.fixture
 def control(rig: ApplyRig, tmp_path: Path) -> Iterator[ControlOf]:
-    with closing(Registry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), "events")) as registry:
+    with closing(DestinationRegistry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), "events")) as registry:
         registry.prepare()
         yield ControlOf(rig, registry)
 

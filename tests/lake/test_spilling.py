@@ -11,10 +11,10 @@ import duckdb
 import pytest
 
 from services.applier.apply import transaction
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.source import carry
 from services.applier.model.task import Limits
-from services.applier.worker.in_flight import InFlight
+from services.applier.worker.in_flight import TargetsInFlight
 from shared.contracts.messages import ItemKind, Outcome
 from shared.lake.attached.pool import OpenLake
 from tests.fast.waiting import eventually
@@ -47,7 +47,7 @@ class Turnstile:
 
 @pytest.fixture
 def turnstile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turnstile]:
-    made, move, apply = Turnstile(), carry.carry_touched, transaction.Applier.apply
+    made, move, apply = Turnstile(), carry.carry_touched, transaction.DestinationApplier.apply
     made.holds = {"a": threading.Event(), "b": threading.Event()}
 
     def held(con: duckdb.DuckDBPyConnection, reading: Any, number: int, count: int) -> str:
@@ -56,7 +56,7 @@ def turnstile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turnstile]:
         made.stop("a" if not made.held else "b", folder)
         return carried
 
-    def told(applier: transaction.Applier, change: Change) -> Applied:
+    def told(applier: transaction.DestinationApplier, change: DestinationChange) -> Applied:
         name = change.target.destination.destination
         try:
             applied = apply(applier, change)
@@ -67,7 +67,7 @@ def turnstile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turnstile]:
         return applied
 
     monkeypatch.setattr(transaction, "carry_touched", held)
-    monkeypatch.setattr(transaction.Applier, "apply", told)
+    monkeypatch.setattr(transaction.DestinationApplier, "apply", told)
     yield made
     for hold in made.holds.values():
         hold.set()
@@ -115,7 +115,7 @@ def test_an_apply_that_was_left_behind_and_the_task_after_it_keep_their_own_keys
     position = rig.head
     rig.sql("DELETE FROM src.main.t WHERE v % 10 > 0")
     with monkeypatch.context() as impatient:
-        impatient.setattr(InFlight, "has_stalled", lambda *_: "a" in turnstile.held)
+        impatient.setattr(TargetsInFlight, "has_stalled", lambda *_: "a" in turnstile.held)
         (left,) = rig.changes(position, "a")
     assert (left.outcome, left.error and left.error.type) == (Outcome.FAILED, "destination_unreachable")
     later: list[Outcome] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.applier.model.task import Limits, SourceTable, Target, Task
-from services.applier.worker.task_run import Run, run_task
+from services.applier.worker.task_run import TaskRun, run_task
 from shared.contracts.messages import ItemKind, Outcome
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
@@ -16,7 +16,7 @@ from tests.lake.rig import ApplyRig
 TENANTS = "abcd"
 
 
-def late(run: Run) -> bool:
+def late(run: TaskRun) -> bool:
     """As soon as something is done."""
     return bool(run.done)
 
@@ -28,7 +28,7 @@ def rig(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> ApplyRig:
     for name in TENANTS:
         made.add(name)
         made.sql(f"INSERT INTO src.main.t VALUES ({ord(name)}, '{name}', 'x')")
-    monkeypatch.setattr(Run, "_is_late", late)
+    monkeypatch.setattr(TaskRun, "_is_late", late)
     return made
 
 
@@ -62,9 +62,9 @@ def test_seeds_and_changes_are_done_in_turns(rig: ApplyRig) -> None:
 
 def test_a_range_of_others_is_not_even_read_where_it_is_late(rig: ApplyRig, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    reads = Run._read
+    reads = TaskRun._read
 
-    def noted(run: Run, group: Any, *, sparing: bool) -> Any:
+    def noted(run: TaskRun, group: Any, *, sparing: bool) -> Any:
         read.append(len(group))
         return reads(run, group, sparing=sparing)
 
@@ -75,7 +75,7 @@ def test_a_range_of_others_is_not_even_read_where_it_is_late(rig: ApplyRig, monk
     in_turns(rig, ItemKind.SEED, [rig.target(name, ItemKind.SEED) for name in "cd"])
     rig.sql("UPDATE src.main.t SET v = 'y'")
     positions = {"a": first, "b": first, "c": second, "d": second}
-    monkeypatch.setattr(Run, "_read", noted)
+    monkeypatch.setattr(TaskRun, "_read", noted)
     changes = [rig.target(name, ItemKind.CHANGES, expected=at, after=at) for name, at in positions.items()]
     assert in_turns(rig, ItemKind.CHANGES, changes) == [["a"], ["b"], ["c"], ["d"]]
     assert read == [2, 1, 2, 1]
@@ -86,7 +86,7 @@ def test_an_item_of_another_history_that_shares_a_reading_waits_alone(
     rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A source was replaced: one seed was planned at a snapshot that it does not have any more, or not yet."""
-    monkeypatch.setattr(Run, "_is_late", lambda _: False)
+    monkeypatch.setattr(TaskRun, "_is_late", lambda _: False)
     early, right = rig.target("a", ItemKind.SEED, through=rig.head + 3), rig.target("b", ItemKind.SEED)
     for order in ((right, early), (early, right)):
         said = {each.destination: each for each in rig.run_targets(ItemKind.SEED, order)}

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from services.applier.apply.destination.lake_state import held_rows
-from services.cli.verify.comparison import Finding, Origin, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, compare_all
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import CommitPath, ItemKind, Outcome
@@ -135,9 +135,9 @@ def test_what_a_catalog_would_have_run_is_refused_before_it_is(played: ApplyRig,
         (said,) = rig.run(item, "b", expected=before, after=before, through=before)
         assert LEAKED not in str(said)
         assert (said.outcome, said.error and said.error.type) == (Outcome.PARKED, "unsafe_catalog"), item
-    verdict = compare_all(Origin(rig.source, "main", "t", rig.routing), [subject(rig, "b"), subject(rig, "a")])
+    verdict = compare_all(ComparedSource(rig.source, "main", "t", rig.routing), [subject(rig, "b"), subject(rig, "a")])
     assert LEAKED not in str(verdict)
-    assert [each.finding for each in verdict] == [Finding.FAILED, Finding.EQUAL], verdict
+    assert [each.finding for each in verdict] == [ComparisonResult.FAILED, ComparisonResult.EQUAL], verdict
     assert verdict[0].problem is not None
     assert verdict[0].problem.type == "unsafe_catalog"
 
@@ -325,8 +325,8 @@ def test_nested_columns_are_no_code_although_their_defaults_have_no_type(make_ri
     rig.sql("ALTER TABLE src.main.t ADD COLUMN n STRUCT(y INTEGER)", "UPDATE src.main.t SET n = {y: 1} WHERE id < 2")
     answers = rig.changes(before)
     assert [answer.outcome for answer in answers] == [Outcome.APPLIED], answers[0].error
-    found = compare_all(Origin(rig.source, "main", "t", rig.routing), [subject(rig, "a")])
-    assert [verdict.finding for verdict in found] == [Finding.EQUAL]
+    found = compare_all(ComparedSource(rig.source, "main", "t", rig.routing), [subject(rig, "a")])
+    assert [verdict.finding for verdict in found] == [ComparisonResult.EQUAL]
 
 
 def test_an_instance_has_no_functions_of_the_other_kind_of_catalog(played: ApplyRig) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from services.applier.apply.maintenance import content, fenced_expiry
 from services.applier.model.task import Target, UpkeepTask
-from services.cli.verify.comparison import Finding, Origin, Subject, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Subject, compare_all
 from shared.config.upkeep_rules import Policy
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import ItemKind, Outcome, Progress, SeedMode
@@ -350,8 +350,8 @@ def test_a_lake_on_s3_is_kept_small_too(
     change(made, 1)
     assert made.rows("a") == made.expected("a")
     subject = Subject("p", "a", "a", made.lake("a"), "main", "t", SeedMode.SCAN)
-    (verdict,) = compare_all(Origin(made.source, "main", "t", made.routing), [subject])
-    assert verdict.finding is Finding.EQUAL, verdict
+    (verdict,) = compare_all(ComparedSource(made.source, "main", "t", made.routing), [subject])
+    assert verdict.finding is ComparisonResult.EQUAL, verdict
 
 
 def later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import Message
 
 from services.applier.model.task import Limits, SourceTopic, Target, Task
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, RecordFormat, ValueFormat
-from services.applier.records.rejection import Rejected
+from services.applier.records.rejection import Rejection
 from services.applier.worker import worker_state
 from services.applier.worker.task_run import run_task
 from services.applier.worker.topic_clients import BrokerClients
@@ -26,7 +26,7 @@ from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeR
 from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicIdentity
-from shared.kafka.topic_records import Bounds, Reached
+from shared.kafka.topic_records import Bounds, ReadingProgress
 from shared.lake.connection.attach import attach, detach
 from shared.lake.connection.engine import connect
 from shared.lake.cursor import SCHEMA, cursor_name
@@ -83,14 +83,14 @@ class FakeBroker:
 
     def read(
         self, begin: Vector, end: Vector, bounds: Bounds, silence_s: float, take: Callable[[Sequence[Any]], None]
-    ) -> Reached:
+    ) -> ReadingProgress:
         del bounds, silence_s
         first = begin.by_partition
         found = [self.sent[each][first.get(each, 0) : last] for each, last in end.offsets]
         take(list(itertools.chain(*found)))
-        return Reached({**first, **end.by_partition}, sum(map(len, found)), 100)
+        return ReadingProgress({**first, **end.by_partition}, sum(map(len, found)), 100)
 
-    def deliver(self, topic: str, records: Sequence[Rejected]) -> None:
+    def deliver(self, topic: str, records: Sequence[Rejection]) -> None:
         assert topic == "clicks"
         if self.is_away:
             raise SourceError("source_unreachable", "no broker", "wait")

@@ -17,7 +17,7 @@ from shared.lake.direct import batch, files, new_table, statistics, store
 from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted
 from shared.lake.direct.file_memory import NOBODY, Dead
 from shared.lake.direct.first_commit import FirstCommit
-from shared.lake.direct.lakes import Instance
+from shared.lake.direct.lakes import DirectInstance
 from shared.lake.direct.positions import Losing
 from tests.mutants.mistake import Mistake, put
 
@@ -28,7 +28,7 @@ SEEDS = "tests/lake/test_direct_seed.py"
 def _commit_whatever_came() -> None:
     made = batch.commit_of
 
-    def commit_of(*given: Any) -> batch.Commit:
+    def commit_of(*given: Any) -> batch.CommitBatch:
         return replace(made(*given), condition=Question("SELECT 1 AS held", {}, {}))
 
     put(batch, "commit_of", commit_of)
@@ -46,12 +46,12 @@ def _unknown_is_refused() -> None:
 
 
 def _keys_side_by_side() -> None:
-    held = Instance._held
+    held = DirectInstance._held
 
     def any_held(self: Any, found: Any, key: Any, begin: Any, end: Any, rules_out: Any = None) -> Any:
         return held(self, found, key, begin, end)
 
-    put(Instance, "_held", any_held)
+    put(DirectInstance, "_held", any_held)
 
 
 def _unknown_bounds() -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from shared.lake.columns.evolution import Step
+from shared.lake.columns.evolution import ColumnStep
 from shared.lake.columns.history import Field
 from shared.lake.connection.query import Question
 from shared.lake.direct import batch, columns, rows, statistics
@@ -48,7 +48,7 @@ def _added_columns_know_their_rows() -> None:
 def _ids_come_again() -> None:
     right = columns.altered
 
-    def altered(have: Sequence[Field], steps: Sequence[Step], now: Sequence[Field], _: int) -> Alteration | None:
+    def altered(have: Sequence[Field], steps: Sequence[ColumnStep], now: Sequence[Field], _: int) -> Alteration | None:
         return right(have, steps, now, max(field.id for field in flat(have)))
 
     put(columns, "altered", altered)

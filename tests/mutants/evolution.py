@@ -8,17 +8,17 @@ from typing import Any
 
 from services.applier.apply import transaction
 from services.applier.apply.columns import evolve
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.destination.table_schema import columns_there
 from services.applier.apply.direct import columns as direct_columns
 from services.applier.apply.direct import commit as direct_commit
 from services.applier.apply.direct import look as direct_look
-from services.applier.apply.direct.columns import Following
-from services.applier.apply.direct.look import Look
+from services.applier.apply.direct.columns import FollowedStructure
+from services.applier.apply.direct.look import CommitBasis
 from services.applier.apply.maintenance import catalog_rows
 from services.applier.apply.source import columns as source_columns
 from services.applier.apply.source import feed
-from services.applier.apply.transaction import Applier
+from services.applier.apply.transaction import DestinationApplier
 from services.applier.worker import task_run
 from services.control.operations import reconciler
 from services.reader.planner.reshapes import Reshapes
@@ -30,7 +30,7 @@ from shared.lake.catalog.table_names import TableName, TableNames
 from shared.lake.columns import evolution
 from shared.lake.columns import followed as followed_columns
 from shared.lake.columns import identity as column_identity
-from shared.lake.columns.evolution import Kind, Step
+from shared.lake.columns.evolution import ColumnStep, StepKind
 from shared.lake.columns.history import Field, Versions
 from shared.lake.columns.mapping import columns_as_of
 from shared.lake.columns.terms import Carried
@@ -47,7 +47,7 @@ WIDENED = "tests/lake/test_widened_columns.py"
 
 
 def _columns_first() -> None:
-    delete, changed = Applier._delete, evolve.evolve
+    delete, changed = DestinationApplier._delete, evolve.evolve
 
     def columns_then_delete(self: Any, con: Any, lake: Any, change: Any, *rest: Any) -> int:
         destination = change.target.destination
@@ -56,7 +56,7 @@ def _columns_first() -> None:
         changed(con, lake.alias, destination, steps)
         return delete(self, con, lake, change, *rest)
 
-    put(Applier, "_delete", columns_then_delete)
+    put(DestinationApplier, "_delete", columns_then_delete)
     put(evolve, "evolve", lambda *_: None)
 
 
@@ -64,17 +64,17 @@ def _add_then_alter() -> None:
     """A struct is added with another name of its first field, which is renamed in the same transaction."""
     right = evolution.steps_between
 
-    def in_two(then: Sequence[Field], now: Sequence[Field]) -> Iterator[Step]:
+    def in_two(then: Sequence[Field], now: Sequence[Field]) -> Iterator[ColumnStep]:
         added = {field.id: field for field in now}
         for step in right(then, now):
             whole = added.get(step.column)
-            if step.kind is not Kind.ADD or whole is None or whole.type != "struct":
+            if step.kind is not StepKind.ADD or whole is None or whole.type != "struct":
                 yield step
                 continue
             first, *others = whole.fields
             unfinished = replace(whole, fields=(replace(first, name="unfinished"), *others))
             yield replace(step, type=unfinished.declared)
-            yield Step(Kind.RENAME, (*step.path, "unfinished"), first.id, name=first.name)
+            yield ColumnStep(StepKind.RENAME, (*step.path, "unfinished"), first.id, name=first.name)
 
     for module in (evolve, direct_columns, followed_columns):
         put(module, "steps_between", lambda then, now: tuple(in_two(then, now)))
@@ -82,19 +82,19 @@ def _add_then_alter() -> None:
 
 def _advance_forgets_columns() -> None:
     """Only the position moves."""
-    followed, moved = direct_columns.follow, Applier._move
+    followed, moved = direct_columns.follow, DestinationApplier._move
 
-    def follow(lake: DirectLake, change: Change, look: Look) -> Following:
+    def follow(lake: DirectLake, change: DestinationChange, look: CommitBasis) -> FollowedStructure:
         is_advance = change.target.item.kind is ItemKind.ADVANCE
-        return Following(look.structure) if is_advance else followed(lake, change, look)
+        return FollowedStructure(look.structure) if is_advance else followed(lake, change, look)
 
-    def move(self: Applier, con: Any, lake: Any, change: Change, token: str) -> Applied:
+    def move(self: DestinationApplier, con: Any, lake: Any, change: DestinationChange, token: str) -> Applied:
         if change.target.item.kind is ItemKind.ADVANCE:
             change.reading = None
         return moved(self, con, lake, change, token)
 
     put(direct_columns, "follow", follow)
-    put(Applier, "_move", move)
+    put(DestinationApplier, "_move", move)
 
 
 def _any_column_of_that_name() -> None:
@@ -148,7 +148,7 @@ def _nulls_after_rows() -> None:
 
 
 def _past_its_terms() -> None:
-    put(Change, "carries", property(lambda _: False))
+    put(DestinationChange, "carries", property(lambda _: False))
 
 
 def _lives_by_name() -> None:

@@ -28,7 +28,7 @@ from services.applier.model.offsets import OffsetLedger, Partition
 from services.applier.model.task import Target
 from services.applier.worker import answer_files
 from services.applier.worker.in_flight import Numbered
-from services.applier.worker.task_run import Run
+from services.applier.worker.task_run import TaskRun
 from services.cli.verify import comparison, expected_rows, registered_destinations
 from services.control.operations.destination_service import DestinationService
 from services.control.page import entry_form, live
@@ -36,7 +36,7 @@ from services.control.view import destination_status
 from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers
 from services.control.web import middleware
-from services.control.web.guard import Asked, Caller, Denied, Guard
+from services.control.web.guard import Caller, Denied, Guard, GuardedRequest
 from services.reader.loop import Loop
 from services.reader.messaging.status_repetition import StatusRepetition
 from services.reader.planner import waiting_queue
@@ -46,7 +46,7 @@ from services.reader.planner.scheduling import Draft
 from services.reader.source import row_counter
 from services.reader.source.source_poller import SourcePoller
 from shared.config import catalogs, libpq_words, secrets, store_access
-from shared.config.limits import Limits
+from shared.config.limits import LakeLimits
 from shared.config.path_overlap import Paths
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, WorkItem
@@ -59,7 +59,7 @@ from shared.lake.attached.state import AttachedState
 from shared.lake.catalog import reader as catalog
 from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection import engine, spill, store_secrets
-from shared.lake.pruning import Layout
+from shared.lake.pruning import FileLayout
 from shared.lake.sql import ident
 from shared.lake.upkeep.health import HealthReader, TableHealth
 from tests.mutants import (
@@ -164,7 +164,11 @@ def _keep_dead_cursors() -> None:
 
 def _prove_the_files_alone() -> None:
     """Pass over what came over REST or appeared by itself."""
-    _put(registered_destinations, "_joined", lambda deployment, *_: registered_destinations.Known(deployment.configs))
+    _put(
+        registered_destinations,
+        "_joined",
+        lambda deployment, *_: registered_destinations.KnownPipelines(deployment.configs),
+    )
 
 
 def _read_to_look() -> None:
@@ -207,7 +211,7 @@ def _plainly_equal(reading: Reading, left: str, right: str, *_: object) -> str:
 def _believe_any_text() -> None:
     prunable = pruning.PRUNABLE.fullmatch
 
-    def may_prune(declared: str, layout: Layout = pruning.PLAIN, *, harmless: bool) -> bool:
+    def may_prune(declared: str, layout: FileLayout = pruning.PLAIN, *, harmless: bool) -> bool:
         return not layout.misleads and (declared == pruning.TEXT or prunable(declared) is not None)
 
     for module in (feed, readings):
@@ -237,10 +241,10 @@ def _carry_any_text() -> None:
 
 
 def _fail_together() -> None:
-    def part(self: Run, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
+    def part(self: TaskRun, group: Sequence[Numbered], error: ViaduckError, *, sparing: bool) -> None:
         self._fail(group, error)
 
-    _put(Run, "_part", part)
+    _put(TaskRun, "_part", part)
 
 
 def _skip_deletions() -> None:
@@ -306,7 +310,7 @@ def _commit_error_means_failed() -> None:
     def resolve_unknown(self: Any, change: Any, token: str, applied: Any, error: Exception) -> Any:
         raise error
 
-    _put(transaction.Applier, "_resolve_unknown", resolve_unknown)
+    _put(transaction.DestinationApplier, "_resolve_unknown", resolve_unknown)
 
 
 def _files_are_there() -> None:
@@ -318,12 +322,12 @@ def _believe_addresses() -> None:
 
 
 def _no_deadline() -> None:
-    made: Any = transaction.Applier.__init__
+    made: Any = transaction.DestinationApplier.__init__
 
-    def init(self: transaction.Applier, con: Any, pool: Any, limits: Any) -> None:
+    def init(self: transaction.DestinationApplier, con: Any, pool: Any, limits: Any) -> None:
         made(self, con, pool, limits, lambda: 0.0)
 
-    _put(transaction.Applier, "__init__", init)
+    _put(transaction.DestinationApplier, "__init__", init)
 
 
 def _append_what_maintenance_shows() -> None:
@@ -426,7 +430,7 @@ def _throttle_first() -> None:
     """Count wrong tokens before looking whether the token is a valid one."""
     judge = Guard.judge
 
-    def throttled(self: Guard, asked: Asked) -> Caller | Denied:
+    def throttled(self: Guard, asked: GuardedRequest) -> Caller | Denied:
         given = self._given(asked)
         return self._failed(asked) if given and self._failures.too_many(asked.address) else judge(self, asked)
 
@@ -474,7 +478,7 @@ def _streams_outlive_tokens() -> None:
 
 def _any_variable() -> None:
     """Look up whatever variable a lake names."""
-    _put(Limits, "_refused", lambda *_: None)
+    _put(LakeLimits, "_refused", lambda *_: None)
 
 
 def _any_word() -> None:
@@ -512,7 +516,7 @@ def _age_counts_for_nothing() -> None:
     """Let those who wait for room go by name."""
     place_of = waiting_queue.place_of
 
-    def by_name(tracked: DestinationState, draft: Draft) -> waiting_queue.Place:
+    def by_name(tracked: DestinationState, draft: Draft) -> waiting_queue.QueuePlace:
         place = place_of(tracked, draft)
         first, _, name = place.order
         return place._replace(order=(first, waiting_queue._LONG_AGO, name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from services.applier.records import conversions, examination, parse, readable, routing
-from services.applier.records.inference import Kind
+from services.applier.records.inference import InferredKind
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.staging import Staging
 from tests.mutants.mistake import Mistake, put
@@ -67,9 +67,13 @@ def _land_what_moved_on() -> None:
 
 
 def _case_tells_columns_apart() -> None:
-    def new_columns(found: Iterable[tuple[str, Kind]], taken: Iterable[str], room: int) -> list[tuple[str, Kind]]:
+    def new_columns(
+        found: Iterable[tuple[str, InferredKind]], taken: Iterable[str], room: int
+    ) -> list[tuple[str, InferredKind]]:
         names = set(taken)
-        chosen: list[tuple[str, Kind]] = [(n, kind) for n, kind in found if kind is not Kind.NOTHING and n not in names]
+        chosen: list[tuple[str, InferredKind]] = [
+            (n, kind) for n, kind in found if kind is not InferredKind.NOTHING and n not in names
+        ]
         return chosen[:room]
 
     put(parse, "new_columns", new_columns)

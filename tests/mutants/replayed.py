@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from services.applier import backlog, known_positions, lane, screening
-from services.applier.known_positions import Known, KnownPositions
+from services.applier.known_positions import KnownPosition, KnownPositions
 from services.applier.model.admission import Admission
-from services.control.operations.replay_pacing import Turn
+from services.control.operations.replay_pacing import ReplayTurn
 from shared.contracts.messages import Destination as Wanted
 from shared.contracts.messages import ItemKind, Outcome, WorkItem
 from tests.mutants.mistake import Mistake, put
@@ -22,13 +22,13 @@ def _remember_across_lives() -> None:
     put(known_positions, "is_same_life", lambda *_: True)
 
 
-def _passed(rule: Callable[[Known, WorkItem], bool]) -> Callable[[], None]:
+def _passed(rule: Callable[[KnownPosition, WorkItem], bool]) -> Callable[[], None]:
     """``rule`` decides of changes whether the cursor has passed them."""
 
     def plant() -> None:
         right = known_positions.has_passed
 
-        def has_passed(known: Known, item: WorkItem) -> bool:
+        def has_passed(known: KnownPosition, item: WorkItem) -> bool:
             return rule(known, item) if item.kind is ItemKind.CHANGES else right(known, item)
 
         put(known_positions, "has_passed", has_passed)
@@ -39,7 +39,7 @@ def _passed(rule: Callable[[Known, WorkItem], bool]) -> Callable[[], None]:
 def _answer_probes() -> None:
     right = known_positions.has_passed
 
-    def has_passed(known: Known, item: WorkItem) -> bool:
+    def has_passed(known: KnownPosition, item: WorkItem) -> bool:
         return item.kind is ItemKind.PROBE or right(known, item)
 
     put(known_positions, "has_passed", has_passed)
@@ -87,7 +87,7 @@ def _believe_what_nobody_looked_at() -> None:
 def _silent_to_who_waits() -> None:
     right = screening.Screen.judge
 
-    def judge(self: screening.Screen, item: WorkItem, waited_s: float) -> screening.Verdict:
+    def judge(self: screening.Screen, item: WorkItem, waited_s: float) -> screening.ScreeningVerdict:
         found = right(self, item, waited_s)
         return replace(found, answer=None) if found.admission is Admission.PASSED else found
 
@@ -109,14 +109,14 @@ def _stale_ones_in_between() -> None:
 def _seeded_by_any_answer() -> None:
     right = known_positions.has_passed
 
-    def has_passed(known: Known, item: WorkItem) -> bool:
+    def has_passed(known: KnownPosition, item: WorkItem) -> bool:
         return item.kind is ItemKind.SEED or right(known, item)
 
     put(known_positions, "has_passed", has_passed)
 
 
 def _anybodys_turn() -> None:
-    put(Turn, "_is_anothers", lambda *_: False)
+    put(ReplayTurn, "_is_anothers", lambda *_: False)
 
 
 MISTAKES = (

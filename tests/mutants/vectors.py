@@ -11,7 +11,7 @@ import duckdb
 
 from services.applier.apply.cursor import fence
 from services.applier.apply.cursor.decide import Cursor, Decision
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.direct import commit as direct_commit
 from services.applier.apply.direct import foreign_keys as direct_foreign_keys
 from services.applier.apply.direct.commit import DirectApplier
@@ -23,7 +23,7 @@ from services.applier.worker.topic_reader import TopicReader
 from services.control.model import lifecycle
 from services.control.model.lifecycle import Registered
 from services.reader.planner.counted_changes import nothing
-from services.reader.source.topic_source import TopicSource
+from services.reader.source.topic_source import KafkaSource
 from shared.contracts.positions import Vector
 from shared.kafka import topic_records
 from shared.lake.direct.lakes import DirectLake
@@ -59,7 +59,7 @@ def _fence_by_sum() -> None:
 def _commit_by_sum() -> None:
     """The batch pins the cursor that was looked at; whether the item begins there is told by the integer alone."""
 
-    def stands(cursor: Cursor, change: Change) -> bool:
+    def stands(cursor: Cursor, change: DestinationChange) -> bool:
         return cursor.position == change.target.item.expected
 
     put(direct_commit, "_stands", stands)
@@ -73,7 +73,7 @@ def _look_for_keys_anywhere() -> None:
 def _deliver_after_the_batch() -> None:
     right = DirectApplier._send
 
-    def late(self: DirectApplier, lake: DirectLake, change: Change, *rest: Any) -> Applied:
+    def late(self: DirectApplier, lake: DirectLake, change: DestinationChange, *rest: Any) -> Applied:
         done = right(self, lake, change, *rest)
         if change.reading is not None:
             change.reading.deliver()
@@ -109,7 +109,7 @@ def _read_uncommitted() -> None:
 
 def _forget_what_waits() -> None:
     """Records that came before a destination was known are nobody's."""
-    put(TopicSource, "count", lambda _, cut, routed: nothing(cut.range, pinned=not routed))
+    put(KafkaSource, "count", lambda _, cut, routed: nothing(cut.range, pinned=not routed))
 
 
 def _skip_without_a_word() -> None:

@@ -8,7 +8,7 @@ from services.applier.apply.cursor import fence
 from services.applier.apply.cursor.decide import Cursor, Decision, decide
 from services.applier.apply.cursor_answers import unknown
 from services.applier.apply.destination import table_schema
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.destination.lake_state import dropped_generation_in, require_same, stored_cursor
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination, Outcome
@@ -23,7 +23,7 @@ PARTITION, OFFSET = "_kafka_partition", "_kafka_offset"
 RESEED = "reseed the destination, which begins at source.start again"
 
 
-def rewind(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
+def rewind(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: DestinationChange, token: str) -> Applied:
     """Begin a generation at an earlier position of the same topic, in the transaction that is open.
 
     What is left is what the records before that position became. Raises ``CursorMoved`` where another life has begun,
@@ -43,7 +43,7 @@ def rewind(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token
     )
 
 
-def _passed(seen: Cursor | None, change: Change) -> Cursor:
+def _passed(seen: Cursor | None, change: DestinationChange) -> Cursor:
     """The cursor, if it has passed where the rewind is to begin, in the topic that is there. TLA: ``MayRewind``."""
     target = change.target
     key, end = target.destination.key, target.item.end

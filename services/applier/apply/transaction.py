@@ -19,7 +19,7 @@ from services.applier.apply.cursor.decide import Decision, decide
 from services.applier.apply.cursor.in_doubt import committed_snapshot
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.destination import table_schema
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.destination.lake_state import dropped_generation_in, held_rows, stored_cursor, table_look
 from services.applier.apply.destination.lakes import DestinationLakes, roll_back
 from services.applier.apply.destination.lay_out import require_encrypted
@@ -41,10 +41,10 @@ from shared.lake.checks.layout_keys import keys_of
 from shared.lake.columns.owners import require_kept
 from shared.lake.columns.terms import NOT_CARRIED
 from shared.lake.connection.engine import release
-from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, Reason
+from shared.lake.direct.eligibility import ALWAYS_BY_EXTENSION, ExtensionReason
 from shared.lake.direct.lakes import DirectLakes
 from shared.lake.failure import classify, loses_attachment, misses_file, was_refused
-from shared.lake.pruning import UNBELIEVED, Layout
+from shared.lake.pruning import UNBELIEVED, FileLayout
 from shared.lake.sql import columns as column_list
 from shared.lake.table import require_table
 
@@ -57,7 +57,7 @@ BUSY_TRIES = 4
 BUSY_WAIT_S = 0.05
 
 
-class Applier:
+class DestinationApplier:
     """Applies changes to destination lakes through a pool of attached lakes; used by many threads at once."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Applier:
         """The target's upkeep, and what it came to (``Upkeeper``)."""
         return self._upkeeper.keep_up(target)
 
-    def apply(self, change: Change) -> Applied:
+    def apply(self, change: DestinationChange) -> Applied:
         """Bring one change about, or say why not: directly where that can be done, else by the extension.
 
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
@@ -101,16 +101,16 @@ class Applier:
         by_extension = CommitPath.EXTENSION if applied.outcome is Outcome.APPLIED else None
         return replace(applied, commit=by_extension, reason=direct)
 
-    def _apply_directly(self, change: Change) -> Applied | Reason | None:
+    def _apply_directly(self, change: DestinationChange) -> Applied | ExtensionReason | None:
         """Raises ``not_direct`` where the extension would have to commit changes, and was told not to."""
         if self._limits.commit == "extension":
             return None
         if change.target.is_spelled and change.is_seed:
-            return Reason.TOPIC_SEED
+            return ExtensionReason.TOPIC_SEED
         done = self._direct.apply(change)
         if change.is_seed:
             return done
-        if isinstance(done, Reason) and done not in ALWAYS_BY_EXTENSION and self._limits.commit == "direct":
+        if isinstance(done, ExtensionReason) and done not in ALWAYS_BY_EXTENSION and self._limits.commit == "direct":
             raise DestinationError(
                 "not_direct",
                 f"the lake of {change.target.destination.key} can't be committed to directly: {done.value}",
@@ -119,7 +119,7 @@ class Applier:
             )
         return done
 
-    def _apply_by_extension(self, change: Change) -> Applied:
+    def _apply_by_extension(self, change: DestinationChange) -> Applied:
         """A quicker writer only means another try, with a fresh look.
 
         The first try loses no file (H7), but can't tell why its COMMIT failed; the next one can.
@@ -138,12 +138,12 @@ class Applier:
                 wait_for_rival(attempt)
         raise AssertionError("unreachable")
 
-    def _keeps_files(self, change: Change) -> bool:
+    def _keeps_files(self, change: DestinationChange) -> bool:
         """Whether the change is worth an attach, lest files be lost: not where each change takes this path."""
         return change.target.lake.sqlite_file is None and self._limits.commit != "extension"
 
     @contextmanager
-    def _lake_of(self, change: Change, *, keeps_files: bool) -> Iterator[tuple[OpenLake, bool]]:
+    def _lake_of(self, change: DestinationChange, *, keeps_files: bool) -> Iterator[tuple[OpenLake, bool]]:
         """The destination's lake, and whether it was open before."""
         creates = change.is_seed and not change.target.item.keeps
         was_open = not keeps_files and self._pool.has_open(change.target.lake)
@@ -151,7 +151,7 @@ class Applier:
         with lend(change.target, create=creates) as lake:
             yield lake, was_open
 
-    def _try(self, lake: OpenLake, change: Change, *, was_open: bool) -> Applied:
+    def _try(self, lake: OpenLake, change: DestinationChange, *, was_open: bool) -> Applied:
         """One transaction, and what became of its COMMIT. TLA: ``CheckDeadline``, ``SendCommit``, ``Acknowledge``."""
         con, token = lake.cursor(), uuid.uuid4().hex
         try:
@@ -164,7 +164,7 @@ class Applier:
         self,
         con: duckdb.DuckDBPyConnection,
         lake: OpenLake,
-        change: Change,
+        change: DestinationChange,
         token: str,
         attempt: Attempt,
         *,
@@ -204,7 +204,7 @@ class Applier:
             roll_back(con)
             return self._failed(lake, change, token, error, applied if committing else None)
 
-    def _after_commit(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> None:
+    def _after_commit(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: DestinationChange) -> None:
         """What this worker remembers of a table is of the columns that it had (H12). Bounds come last: where they can't
         be deleted now, the next apply attaches the lake, and deletes them."""
         if change.is_seed:
@@ -222,7 +222,7 @@ class Applier:
 
     # -- inside the transaction ---------------------------------------------------------------------------------------
 
-    def _move(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
+    def _move(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: DestinationChange, token: str) -> Applied:
         """One item of changes, or an advance: the cursor's compare-and-set is the first write."""
         item, destination = change.target.item, change.target.destination
         if change.through <= item.expected:
@@ -251,7 +251,7 @@ class Applier:
         counted = None if item.rows_applied is None else item.rows_applied + net
         return replace(_applied(change, deleted, inserted), rows_applied=counted)
 
-    def _seed(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, token: str) -> Applied:
+    def _seed(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: DestinationChange, token: str) -> Applied:
         """Replace the table's content and begin a generation, in one transaction."""
         item, destination, reading = change.target.item, change.target.destination, change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
@@ -285,7 +285,12 @@ class Applier:
         return replace(_applied(change, deleted, inserted), rows_applied=rows, layout=laid_out)
 
     def _delete(
-        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, layout: Layout
+        self,
+        con: duckdb.DuckDBPyConnection,
+        lake: OpenLake,
+        change: DestinationChange,
+        reading: Reading,
+        layout: FileLayout,
     ) -> int:
         """Delete the touched keys that exist. It costs less, and leaves fewer files, than a MERGE."""
         if not reading.keys or not change.counts.touched:
@@ -301,7 +306,13 @@ class Applier:
         return deleted
 
     def _refuse_second_row(
-        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading, table: str, touched: str
+        self,
+        con: duckdb.DuckDBPyConnection,
+        lake: OpenLake,
+        change: DestinationChange,
+        reading: Reading,
+        table: str,
+        touched: str,
     ) -> None:
         """A range that only inserted met a key that is there already: two live rows, so the key is none."""
         shown = " || ', ' || ".join(f"coalesce(CAST(k{i} AS VARCHAR), 'NULL')" for i in range(len(reading.keys)))
@@ -315,7 +326,9 @@ class Applier:
         found = con.execute(doubled).fetchall()
         raise key_not_unique(reading.keys, str(found[0][0]) if found else "?", 2, change.through)
 
-    def _insert(self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, reading: Reading) -> int:
+    def _insert(
+        self, con: duckdb.DuckDBPyConnection, lake: OpenLake, change: DestinationChange, reading: Reading
+    ) -> int:
         """Insert the new rows; returns how many."""
         if not change.counts.upserts:
             return 0
@@ -330,7 +343,7 @@ class Applier:
     # -- what an error means -------------------------------------------------------------------------------------------
 
     def _failed(
-        self, lake: OpenLake, change: Change, token: str, error: duckdb.Error, committing: Applied | None
+        self, lake: OpenLake, change: DestinationChange, token: str, error: duckdb.Error, committing: Applied | None
     ) -> Applied:
         """Say what an error means. One during COMMIT (of ``committing``) is unknown, not failed: the token tells.
 
@@ -347,7 +360,7 @@ class Applier:
             self._pool.evict(lake)
         raise known
 
-    def _resolve_unknown(self, change: Change, token: str, applied: Applied, error: ViaduckError) -> Applied:
+    def _resolve_unknown(self, change: DestinationChange, token: str, applied: Applied, error: ViaduckError) -> Applied:
         with self._destinations.use(change.target) as lake:
             snapshot = committed_snapshot(lake, token)
             if snapshot is None:
@@ -358,7 +371,7 @@ class Applier:
             return applied
 
 
-def _applied(change: Change, deleted: int, inserted: int) -> Applied:
+def _applied(change: DestinationChange, deleted: int, inserted: int) -> Applied:
     through = change.through
     return Applied(
         Outcome.APPLIED, through, through, deleted, inserted, position_at=change.through_at,
@@ -370,13 +383,13 @@ def wait_for_rival(attempt: int) -> None:
     time.sleep(BUSY_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
 
 
-def _look(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change) -> TableLook:
+def _look(con: duckdb.DuckDBPyConnection, lake: OpenLake, change: DestinationChange) -> TableLook:
     """What the destination's table is in the snapshot that the transaction has pinned."""
     change.pinned, look = table_look(con, lake, change.target.destination)
     return look
 
 
-def _require_carried(change: Change, layout: Layout) -> None:
+def _require_carried(change: DestinationChange, layout: FileLayout) -> None:
     """Raises ``value_not_carried`` for a text that a table so partitioned can't hold."""
     if change.reading is not None:
         require_written(change, change.reading, layout.partitioned)

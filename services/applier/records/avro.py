@@ -17,7 +17,7 @@ import fastavro
 
 from services.applier.records.avro_types import SIMPLE, Meaning, Node, Spell, in_base64, logical
 from services.applier.records.decoder import Undecodable, UnusableSchema
-from shared.kafka.schema_registry import Schema
+from shared.kafka.schema_registry import RegisteredSchema
 
 MOST_TYPES, DEEPEST = 10_000, 64
 """Of a schema with everything that it refers to written out."""
@@ -50,7 +50,7 @@ class AvroDecoder:
 
 
 @lru_cache(maxsize=256)
-def avro_decoder(schema: Schema, meaning: Meaning = logical) -> AvroDecoder:
+def avro_decoder(schema: RegisteredSchema, meaning: Meaning = logical) -> AvroDecoder:
     """Raises ``UnusableSchema``."""
     if schema.kind != "AVRO":
         raise UnusableSchema(f"it is {schema.kind[:20]}, and not AVRO")

@@ -26,8 +26,8 @@ from services.applier.records.record_format import (
     RecordFormat,
     ValueFormat,
 )
-from services.applier.records.rejection import Reason
-from shared.kafka.schema_registry import Schema
+from services.applier.records.rejection import RejectionReason
+from shared.kafka.schema_registry import RegisteredSchema
 
 MAGIC, HEADER = 0, 5
 CHUNK = 4_096
@@ -37,11 +37,11 @@ BYTES = pa.large_binary()
 
 in_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
-Refusal = tuple[Reason, str]
+Refusal = tuple[RejectionReason, str]
 
 
 class Schemas(Protocol):
-    def schema(self, number: int) -> Schema | None:
+    def schema(self, number: int) -> RegisteredSchema | None:
         """None where there is none of this id. Raises ``source_unreachable``."""
 
 
@@ -70,10 +70,10 @@ def decode(batch: RecordBatch, form: RecordFormat, schemas: Schemas | None) -> D
     return decoded
 
 
-Find = Callable[[Schema], Decoder]
+Find = Callable[[RegisteredSchema], Decoder]
 
 
-def _avro_of_connect(schema: Schema) -> Decoder:
+def _avro_of_connect(schema: RegisteredSchema) -> Decoder:
     """Spelled as the rows of the events are, or a tombstone would name another row."""
     return avro_decoder(schema, connect_type)
 
@@ -110,11 +110,11 @@ class _Known:
             raise ValueError("no registry is known for a format that needs one")
         schema = self._schemas.schema(number)
         if schema is None:
-            return Reason.SCHEMA_UNKNOWN, f"schema {number}"
+            return RejectionReason.SCHEMA_UNKNOWN, f"schema {number}"
         try:
             return self._find(schema)
         except UnusableSchema as error:
-            return Reason.SCHEMA_UNUSABLE, f"schema {number}: {error}"
+            return RejectionReason.SCHEMA_UNUSABLE, f"schema {number}: {error}"
 
 
 def _in_chunks(values: pa.Array, of: Callable[[bytes | None, int], bytes | None]) -> pa.Array:
@@ -142,7 +142,7 @@ def _texts(values: pa.Array, known: _Known | None, bad: dict[int, Refusal], what
 
 def _decoded(data: bytes, known: _Known | None) -> bytes | Refusal:
     if len(data) < HEADER or data[0] != MAGIC:
-        return Reason.WIRE_FORMAT, ""
+        return RejectionReason.WIRE_FORMAT, ""
     if known is None:
         return data[HEADER:]
     number = int.from_bytes(data[1:HEADER], "big")
@@ -152,4 +152,4 @@ def _decoded(data: bytes, known: _Known | None) -> bytes | Refusal:
     try:
         return in_json(decoder.decode(data[HEADER:])).encode()
     except (Undecodable, ValueError, RecursionError) as error:
-        return Reason.UNDECODABLE, f"schema {number}: {error if isinstance(error, Undecodable) else 'no text'}"
+        return RejectionReason.UNDECODABLE, f"schema {number}: {error if isinstance(error, Undecodable) else 'no text'}"

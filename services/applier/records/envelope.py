@@ -19,8 +19,8 @@ from typing import Any
 import duckdb
 
 from services.applier.records.record_format import KeyFormat, RecordFormat
-from services.applier.records.rejection import Reason
-from services.applier.records.staging import SHAPE, Target, pointer
+from services.applier.records.rejection import RejectionReason
+from services.applier.records.staging import SHAPE, TargetColumn, pointer
 from shared.contracts.errors import DestinationError
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -54,8 +54,8 @@ PUTS = "('\"c\"', '\"r\"', '\"u\"')"
 
 
 def unwrap(
-    con: duckdb.DuckDBPyConnection, scanned: str, unwrapped: str, form: RecordFormat, targets: Sequence[Target]
-) -> dict[int, tuple[Reason, str]]:
+    con: duckdb.DuckDBPyConnection, scanned: str, unwrapped: str, form: RecordFormat, targets: Sequence[TargetColumn]
+) -> dict[int, tuple[RejectionReason, str]]:
     """Makes the table ``unwrapped`` of the batch ``scanned``; places of the records that are no change events.
 
     Raises ``value_refused`` for an event that truncates the table, and ``duckdb.InvalidInputException`` for a record
@@ -69,7 +69,7 @@ def unwrap(
             raise _truncated(partition, offset)
     if faults:
         con.execute(f"DELETE FROM {unwrapped} WHERE fault")
-    return {place: (Reason.NOT_EVENT, "") for place, *_ in faults}
+    return {place: (RejectionReason.NOT_EVENT, "") for place, *_ in faults}
 
 
 def _parameters(keys: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from services.applier.records.avro import avro_decoder
 from services.applier.records.debezium_types import connect_type
 from services.applier.records.decoder import Decoder
 from services.applier.records.protobuf import protobuf_decoder
-from shared.kafka.schema_registry import Schema
+from shared.kafka.schema_registry import RegisteredSchema
 
 ROW = "after"
 PARTS = ("op", "before", ROW)
@@ -40,11 +40,11 @@ class EventDecoder:
         return {name: found[name] for name in PARTS if name in found} if isinstance(found, dict) else found
 
 
-def avro_events(schema: Schema) -> EventDecoder:
+def avro_events(schema: RegisteredSchema) -> EventDecoder:
     """Raises ``UnusableSchema``."""
     return EventDecoder(avro_decoder(schema, connect_type))
 
 
-def protobuf_events(schema: Schema) -> EventDecoder:
+def protobuf_events(schema: RegisteredSchema) -> EventDecoder:
     """Raises ``UnusableSchema``."""
     return EventDecoder(protobuf_decoder(schema))

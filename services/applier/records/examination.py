@@ -10,13 +10,13 @@ from collections.abc import Collection
 import duckdb
 
 from services.applier.records.conversions import integer_form, is_json
-from services.applier.records.inference import Kind, join
+from services.applier.records.inference import InferredKind, join
 from services.applier.records.record_format import Metadata
-from services.applier.records.rejection import Reason
-from services.applier.records.staging import Staging, Target
+from services.applier.records.rejection import RejectionReason
+from services.applier.records.staging import Staging, TargetColumn
 from shared.lake.pruning import holds_text, is_uncarried
 
-Refusals = dict[int, tuple[Reason, str]]
+Refusals = dict[int, tuple[RejectionReason, str]]
 """By the place of a record: the reason, and the column at fault, if it is one."""
 
 
@@ -35,12 +35,12 @@ def not_json(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
     """Records of the batch that the parser refuses: for one of them the whole statement failed."""
     found: Refusals = {}
     values = f"SELECT i FROM {staging.scanned} WHERE NOT json_valid(v)"
-    found.update((place, (Reason.NOT_JSON, "")) for (place,) in con.execute(values).fetchall())
+    found.update((place, (RejectionReason.NOT_JSON, "")) for (place,) in con.execute(values).fetchall())
     if found and staging.is_unwrapped:
         return found  # there are no events yet
     if staging.reads_keys and staging.format.key.is_json:
         keys = f"SELECT i FROM {staging.parsed_from} WHERE v IS NULL AND NOT json_valid(k)"
-        found.update((place, (Reason.KEY_INVALID, "")) for (place,) in con.execute(keys).fetchall())
+        found.update((place, (RejectionReason.KEY_INVALID, "")) for (place,) in con.execute(keys).fetchall())
     return found
 
 
@@ -55,14 +55,14 @@ def refused(con: duckdb.DuckDBPyConnection, staging: Staging, first: int = 0) ->
             if _is_only_required(target) and (target.is_field or (staging.is_unwrapped and target.path))
         },
     ).fetchall()
-    found = ((place, Reason(reason), fault) for place, reason, fault in rows)
+    found = ((place, RejectionReason(reason), fault) for place, reason, fault in rows)
     return {
         place: (reason, staging.targets[fault].name if reason in ABOUT_COLUMNS and fault is not None else "")
         for place, reason, fault in found
     }
 
 
-ABOUT_COLUMNS = (Reason.KEY_MISSING, Reason.REQUIRED_MISSING, Reason.TYPE_MISMATCH)
+ABOUT_COLUMNS = (RejectionReason.KEY_MISSING, RejectionReason.REQUIRED_MISSING, RejectionReason.TYPE_MISMATCH)
 
 
 def _reason(staging: Staging) -> str:
@@ -129,12 +129,12 @@ def _missing(staging: Staging) -> str:
     )
 
 
-def _is_only_required(target: Target) -> bool:
+def _is_only_required(target: TargetColumn) -> bool:
     """Whether a column has to have a value, and is none of the key."""
     return target.required and not target.is_key
 
 
-def _is_there(number: int, target: Target) -> str:
+def _is_there(number: int, target: TargetColumn) -> str:
     """Whether a required column's field has a value."""
     return f"map_extract_value(rest, $n{number:d}) IS NOT NULL" if target.is_field else f"coalesce(x{number:d}, false)"
 
@@ -149,7 +149,7 @@ def _invalid_keys(staging: Staging) -> str:
     )
 
 
-def kinds(con: duckdb.DuckDBPyConnection, staging: Staging, known: Collection[str]) -> list[tuple[str, Kind]]:
+def kinds(con: duckdb.DuckDBPyConnection, staging: Staging, known: Collection[str]) -> list[tuple[str, InferredKind]]:
     """Fields that no target takes, in the order of their first records, and what their values are."""
     text = "CAST(e.value AS VARCHAR)"
     rows = con.execute(
@@ -160,7 +160,7 @@ def kinds(con: duckdb.DuckDBPyConnection, staging: Staging, known: Collection[st
         " GROUP BY name ORDER BY first",
         {"known": list(known)},
     ).fetchall()
-    return [(name, join(Kind[kind] for kind in found)) for name, _, found in rows]
+    return [(name, join(InferredKind[kind] for kind in found)) for name, _, found in rows]
 
 
 def _kind(raw: str) -> str:

@@ -9,7 +9,7 @@ from enum import IntEnum
 from services.applier.records.column_names import may_be_column
 
 
-class Kind(IntEnum):
+class InferredKind(IntEnum):
     """What a field's values are. The greater of two kinds is the type of a column that has met both.
 
     ``NOTHING``: null, or a number that neither BIGINT nor DOUBLE holds, of which no column is made.
@@ -23,8 +23,8 @@ class Kind(IntEnum):
     JSON = 5
 
 
-def join(kinds: Iterable[Kind]) -> Kind:
-    return max(kinds, default=Kind.NOTHING)
+def join(kinds: Iterable[InferredKind]) -> InferredKind:
+    return max(kinds, default=InferredKind.NOTHING)
 
 
 def join_types(one: str, other: str) -> str:
@@ -33,7 +33,7 @@ def join_types(one: str, other: str) -> str:
         return one
     if one.startswith("DECIMAL") and other.startswith("DECIMAL"):
         return _join_decimals(one, other)
-    kinds = [Kind[each] if each in Kind.__members__ else Kind.VARCHAR for each in (one, other)]
+    kinds = [InferredKind[each] if each in InferredKind.__members__ else InferredKind.VARCHAR for each in (one, other)]
     return join(kinds).name
 
 
@@ -43,20 +43,22 @@ def _join_decimals(one: str, other: str) -> str:
     sizes = [(int(each[1]), int(each[2])) for each in found if each is not None]
     scale = max(size[1] for size in sizes)
     digits = max(size[0] - size[1] for size in sizes) + scale
-    return f"DECIMAL({digits:d},{scale:d})" if digits <= 38 else Kind.VARCHAR.name
+    return f"DECIMAL({digits:d},{scale:d})" if digits <= 38 else InferredKind.VARCHAR.name
 
 
-def new_columns(found: Iterable[tuple[str, Kind]], taken: Iterable[str], room: int) -> list[tuple[str, Kind]]:
+def new_columns(
+    found: Iterable[tuple[str, InferredKind]], taken: Iterable[str], room: int
+) -> list[tuple[str, InferredKind]]:
     """Of fields in the order of their first records, those that become columns, ``room`` at most.
 
     ``taken`` are the names of the columns that are there. Of names that differ by case alone the first one counts.
     """
     lower = {name.lower() for name in taken}
-    chosen: list[tuple[str, Kind]] = []
+    chosen: list[tuple[str, InferredKind]] = []
     for name, kind in found:
         if len(chosen) >= room:
             break
-        if kind is not Kind.NOTHING and may_be_column(name) and name.lower() not in lower:
+        if kind is not InferredKind.NOTHING and may_be_column(name) and name.lower() not in lower:
             lower.add(name.lower())
             chosen.append((name, kind))
     return chosen

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from services.applier.records.memory import Memory
-from services.applier.records.staging import Target
+from services.applier.records.memory import BatchNames
+from services.applier.records.staging import TargetColumn
 from shared.lake.pruning import TEXT, is_harmless
 
-Key = tuple[int, Target]
+Key = tuple[int, TargetColumn]
 """A key column with its number among the targets."""
 
 
@@ -39,7 +39,7 @@ class KeyOwners:
     """Records without a value."""
 
 
-def find_owners(con: duckdb.DuckDBPyConnection, memory: Memory, keys: Sequence[Key], owner_text: str) -> None:
+def find_owners(con: duckdb.DuckDBPyConnection, memory: BatchNames, keys: Sequence[Key], owner_text: str) -> None:
     """The readable records of a staged batch, as ``memory.owned``; ``owner_text`` is SQL for the text of their routing
     value. All records of a key are in one partition, so that their offsets tell the newest."""
     shown = ", ".join(f"{_shown(number, target)} AS k{place:d}" for place, (number, target) in enumerate(keys))
@@ -50,7 +50,7 @@ def find_owners(con: duckdb.DuckDBPyConnection, memory: Memory, keys: Sequence[K
     )
 
 
-def owners(con: duckdb.DuckDBPyConnection, memory: Memory, keys: Sequence[Key]) -> KeyOwners:
+def owners(con: duckdb.DuckDBPyConnection, memory: BatchNames, keys: Sequence[Key]) -> KeyOwners:
     """After ``find_owners``."""
     names = ", ".join(f"k{place:d}" for place in range(len(keys)))
     harmless = ", ".join(
@@ -65,19 +65,19 @@ def owners(con: duckdb.DuckDBPyConnection, memory: Memory, keys: Sequence[Key]) 
     return KeyOwners(rows, tuple(target.type for _, target in keys), tuple(plain), dict(groups), int(tombstones))
 
 
-def listed(con: duckdb.DuckDBPyConnection, memory: Memory, keys: Sequence[Key]) -> pa.Table:
+def listed(con: duckdb.DuckDBPyConnection, memory: BatchNames, keys: Sequence[Key]) -> pa.Table:
     """After ``find_owners``, every record: partition, offset, the text of its key, and its routing value."""
     texts = ", ".join(f"CAST(k{place:d} AS VARCHAR)" for place in range(len(keys)))
     key = f"CAST(to_json([{texts}]) AS VARCHAR)"
     return con.execute(f"SELECT p, o, {key} AS k, value AS v FROM {memory.owned}").to_arrow_table()
 
 
-def keys_of(targets: Sequence[Target], names: Sequence[str]) -> list[Key]:
+def keys_of(targets: Sequence[TargetColumn], names: Sequence[str]) -> list[Key]:
     """The key columns of these ``names``, in their order."""
     numbers = {target.name: number for number, target in enumerate(targets)}
     return [(numbers[name], targets[numbers[name]]) for name in names]
 
 
-def _shown(number: int, target: Target) -> str:
+def _shown(number: int, target: TargetColumn) -> str:
     """JSON is staged as the text that it is."""
     return f"CAST(c{number:d} AS JSON)" if target.type == "JSON" else f"c{number:d}"

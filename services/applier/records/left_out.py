@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import duckdb
 
 from services.applier.records.key_owners import keys_of
-from services.applier.records.memory import Memory
-from services.applier.records.staging import SHAPE, Target
+from services.applier.records.memory import BatchNames
+from services.applier.records.staging import SHAPE, TargetColumn
 from shared.lake.catalog.reader import Column
 
 
@@ -31,11 +31,11 @@ class Asking:
     """Numbers of all columns that some row asks for."""
 
 
-def is_any(con: duckdb.DuckDBPyConnection, memory: Memory) -> bool:
+def is_any(con: duckdb.DuckDBPyConnection, memory: BatchNames) -> bool:
     return bool(con.execute(f"SELECT count(left_out) FROM {memory.staged}").fetchall()[0][0])
 
 
-def complete(con: duckdb.DuckDBPyConnection, memory: Memory, targets: Sequence[Target]) -> None:
+def complete(con: duckdb.DuckDBPyConnection, memory: BatchNames, targets: Sequence[TargetColumn]) -> None:
     """Takes what earlier records of the batch have; ``left_out`` then names what only the destination may have, where
     ``epoch`` is 0, and what is nowhere, where it is not."""
     names = [name for (name,) in con.execute(f"SELECT DISTINCT unnest(left_out) FROM {memory.staged}").fetchall()]
@@ -66,9 +66,9 @@ def lost(con: duckdb.DuckDBPyConnection, newest: str) -> list[int]:
 
 def ask(
     con: duckdb.DuckDBPyConnection,
-    memory: Memory,
+    memory: BatchNames,
     newest: str,
-    targets: Sequence[Target],
+    targets: Sequence[TargetColumn],
     columns: Sequence[Column],
     key_columns: Sequence[str],
 ) -> Asking | None:
@@ -93,7 +93,7 @@ def ask(
     return Asking(memory.asking, int(count), tuple(number for (number,) in wanted)) if count else None
 
 
-def _places(targets: Sequence[Target], names: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _places(targets: Sequence[TargetColumn], names: Sequence[str]) -> Iterator[tuple[int, int]]:
     """The targets that take something of a field, and the field's place among the names."""
     for number, target in enumerate(targets):
         if target.path and target.path[0] in names:
@@ -130,9 +130,9 @@ def _rescued(count: int) -> str:
     )
 
 
-def _keys(targets: Sequence[Target]) -> str:
+def _keys(targets: Sequence[TargetColumn]) -> str:
     return ", ".join(f"c{number:d}" for number in _key_numbers(targets))
 
 
-def _key_numbers(targets: Sequence[Target]) -> list[int]:
+def _key_numbers(targets: Sequence[TargetColumn]) -> list[int]:
     return [number for number, target in enumerate(targets) if target.is_key]

@@ -13,7 +13,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Memory:
+class BatchNames:
     """The quoted names of what one batch becomes, in every connection of the instance but for ``scanned``."""
 
     number: int = field(default_factory=lambda: next(_numbers))

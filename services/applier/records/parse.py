@@ -19,12 +19,12 @@ from services.applier.records.conversions import WIDER, converted
 from services.applier.records.decoding import Decoded, Schemas, decode
 from services.applier.records.inference import new_columns
 from services.applier.records.left_out import Asking
-from services.applier.records.memory import Memory
+from services.applier.records.memory import BatchNames
 from services.applier.records.parsed_records import PLACE_COLUMN, ParsedRecords
 from services.applier.records.record_batch import RecordBatch, together
 from services.applier.records.record_format import Infer, RecordFormat, ValueFormat
-from services.applier.records.rejection import Reason, Rejected, rejected
-from services.applier.records.staging import Staging, Target
+from services.applier.records.rejection import Rejection, RejectionReason, rejected
+from services.applier.records.staging import Staging, TargetColumn
 from services.applier.records.targets import targets_of
 from shared.contracts.errors import Error
 from shared.lake.catalog.reader import Column
@@ -48,7 +48,7 @@ def parse(
     """The rows of one batch, as ``RecordParser`` makes them; ``incomplete`` are places of records that rows of the
     destination were found not to complete."""
     parser = RecordParser(con, form, present, inserted_at, schemas)
-    parser.bad.update(dict.fromkeys(incomplete, (Reason.LEFT_OUT, "")))
+    parser.bad.update(dict.fromkeys(incomplete, (RejectionReason.LEFT_OUT, "")))
     try:
         parser.add(batch)
         return parser.finish()
@@ -62,7 +62,7 @@ class ColumnsChange(Error):
 
 
 @dataclass(frozen=True)
-class _Part:
+class _BatchPart:
     """Records that are staged by one statement, from the place ``first`` on."""
 
     first: int
@@ -97,8 +97,8 @@ class RecordParser:
         self.present = tuple(present)
         self.inserted_at = inserted_at
         self.schemas = schemas
-        self.memory = Memory()
-        self.bad: dict[int, tuple[Reason, str]] = {}
+        self.memory = BatchNames()
+        self.bad: dict[int, tuple[RejectionReason, str]] = {}
         """By the place of a record: why it is rejected, and the column at fault."""
         self.usual: tuple[str, ...] = ()
         self.absent: frozenset[str] = frozenset()
@@ -109,8 +109,8 @@ class RecordParser:
         self.whole = together(())
         """All records, where they were staged by one statement; else none."""
         self._waiting: list[RecordBatch] = []
-        self._parts: list[_Part] = []
-        self._rejected: dict[int, Rejected] = {}
+        self._parts: list[_BatchPart] = []
+        self._rejected: dict[int, Rejection] = {}
         """Those of records that were let go."""
         self._count = 0
         self._has_staged = False
@@ -164,7 +164,7 @@ class RecordParser:
     def _take(self, batch: RecordBatch) -> None:
         decoded = decode(batch, self.form, self.schemas) if self.form.is_decoded else Decoded(batch)
         self.types = decoded.types
-        part = _Part(self._count, batch, decoded.batch)
+        part = _BatchPart(self._count, batch, decoded.batch)
         for found in (
             decoded.bad,
             readable.not_text(decoded.batch, self.form),
@@ -180,7 +180,7 @@ class RecordParser:
         else:
             self._parts.append(part)
 
-    def _stage(self, part: _Part) -> None:
+    def _stage(self, part: _BatchPart) -> None:
         """Stages the records of a part that are not bad, and finds those that are."""
         while True:
             without = [place for place in self.bad if place in part.places]
@@ -204,7 +204,7 @@ class RecordParser:
         self._has_staged = True
         self._refuse(examination.refused(self.con, self.staging, part.first))
 
-    def _rejections(self, parts: Sequence[_Part]) -> dict[int, Rejected]:
+    def _rejections(self, parts: Sequence[_BatchPart]) -> dict[int, Rejection]:
         return {
             place: rejected(part.batch, place - part.first, *self.bad[place])
             for part in parts
@@ -232,7 +232,7 @@ class RecordParser:
             return
         left_out.complete(self.con, self.memory, self.targets)
         while lost := left_out.lost(self.con, self._newest()):
-            self._refuse(dict.fromkeys(lost, (Reason.LEFT_OUT, "")))
+            self._refuse(dict.fromkeys(lost, (RejectionReason.LEFT_OUT, "")))
 
     def _absent(self) -> frozenset[str]:
         """Of a wide table most columns have nothing in a batch, and those that are left out cost nothing."""
@@ -254,7 +254,7 @@ class RecordParser:
             found = examination.kinds(self.con, self.staging, fields)
             told = self.types
             self.targets += tuple(
-                Target(name, told.get(name, kind.name), (name,)) for name, kind in new_columns(found, names, room)
+                TargetColumn(name, told.get(name, kind.name), (name,)) for name, kind in new_columns(found, names, room)
             )
         return self.targets != before
 

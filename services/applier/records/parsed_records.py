@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import duckdb
 
 from services.applier.records.left_out import Asking
-from services.applier.records.memory import Memory
-from services.applier.records.rejection import Rejected
+from services.applier.records.memory import BatchNames
+from services.applier.records.rejection import Rejection
 from shared.lake.catalog.reader import Column
 
 PLACE_COLUMN = "_viaduck_place"
@@ -24,13 +24,13 @@ class ParsedRecords:
     """
 
     con: duckdb.DuckDBPyConnection
-    memory: Memory
+    memory: BatchNames
     is_keyed: bool
     columns: tuple[Column, ...]
     new_columns: tuple[Column, ...]
     promotions: tuple[Column, ...]
     """Columns of the destination that are to have a wider type."""
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[Rejection, ...]
     landed: int
     """Records that are not rejected, those that a newer one of their key replaces included."""
     tombstones: int

@@ -29,7 +29,7 @@ from google.protobuf.message import DecodeError
 from services.applier.records.avro_types import TIMES, in_base64, spelled_double
 from services.applier.records.decoder import Undecodable, UnusableSchema
 from services.applier.records.inference import join_types
-from shared.kafka.schema_registry import Schema
+from shared.kafka.schema_registry import RegisteredSchema
 
 Spell = Callable[[Any], Any]
 
@@ -85,13 +85,13 @@ class ProtobufDecoder:
         return message_factory.GetMessageClass(found), _spelled_message
 
 
-def protobuf_decoder(schema: Schema) -> ProtobufDecoder:
+def protobuf_decoder(schema: RegisteredSchema) -> ProtobufDecoder:
     """Raises ``UnusableSchema``."""
     return ProtobufDecoder(_file_of(schema))
 
 
 @lru_cache(maxsize=256)
-def _file_of(schema: Schema) -> Any:
+def _file_of(schema: RegisteredSchema) -> Any:
     if schema.kind != "PROTOBUF":
         raise UnusableSchema(f"it is {schema.kind[:20]}, and not PROTOBUF")
     pool = descriptor_pool.DescriptorPool()

@@ -10,22 +10,22 @@ import pyarrow.compute as pc
 
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.record_format import KeyFormat, RecordFormat, ValueFormat
-from services.applier.records.rejection import Reason
+from services.applier.records.rejection import RejectionReason
 
 
-def too_large(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[Reason, str]]:
+def too_large(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[RejectionReason, str]]:
     lengths = pc.add(_lengths(batch.keys), _lengths(batch.values))
     found = pc.indices_nonzero(pc.greater(lengths, form.max_record_bytes)).to_pylist()
-    return dict.fromkeys(found, (Reason.TOO_LARGE, ""))
+    return dict.fromkeys(found, (RejectionReason.TOO_LARGE, ""))
 
 
-def not_text(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[Reason, str]]:
+def not_text(batch: RecordBatch, form: RecordFormat) -> dict[int, tuple[RejectionReason, str]]:
     """Places of records that are not UTF-8 where they are to be text."""
-    found: dict[int, tuple[Reason, str]] = {}
+    found: dict[int, tuple[RejectionReason, str]] = {}
     if _key_is_text(form) and form.key_is_used:
-        found.update((place, (Reason.KEY_INVALID, "")) for place in _not_utf8(batch.keys))
+        found.update((place, (RejectionReason.KEY_INVALID, "")) for place in _not_utf8(batch.keys))
     if form.value is not ValueFormat.BYTES:
-        found.update((place, (Reason.INVALID_UTF8, "")) for place in _not_utf8(batch.values))
+        found.update((place, (RejectionReason.INVALID_UTF8, "")) for place in _not_utf8(batch.values))
     return found
 
 

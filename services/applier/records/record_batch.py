@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 
-class Message(Protocol):
+class KafkaMessage(Protocol):
     """What a Kafka client's message has."""
 
     def partition(self) -> int | None: ...
@@ -55,7 +55,7 @@ class RecordBatch:
         return RecordBatch(**{each.name: getattr(self, each.name).take(wanted) for each in fields(self)})
 
 
-def batch_of(messages: Sequence[Message]) -> RecordBatch:
+def batch_of(messages: Sequence[KafkaMessage]) -> RecordBatch:
     """The columns of messages without an error, as ``Consumer.consume`` returns them."""
     headers = [message.headers() for message in messages]
     return RecordBatch(

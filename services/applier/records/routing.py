@@ -19,11 +19,11 @@ from services.applier.records import examination, readable
 from services.applier.records.decoding import Decoded, Schemas, decode
 from services.applier.records.examination import Refusals
 from services.applier.records.key_owners import KeyOwners, find_owners, keys_of, owners
-from services.applier.records.memory import Memory
+from services.applier.records.memory import BatchNames
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.record_format import Infer, KeyFormat, RecordFormat
-from services.applier.records.rejection import Reason, Rejected, rejected
-from services.applier.records.staging import Staging, Target
+from services.applier.records.rejection import Rejection, RejectionReason, rejected
+from services.applier.records.staging import Staging, TargetColumn
 from services.applier.records.targets import targets_of
 from shared.lake.pruning import TEXT, is_uncarried
 from shared.lake.routing_value import spelled
@@ -40,7 +40,7 @@ class Routed:
 
     batch: RecordBatch
     places: Mapping[str, Sequence[int]]
-    unreadable: tuple[Rejected, ...]
+    unreadable: tuple[Rejection, ...]
     nowhere: int
     keys: KeyOwners | None = None
 
@@ -55,8 +55,8 @@ class Told:
     """The readable records of a batch in ``memory``; ``bad`` are the others. ``owner_text`` is SQL for the text of a
     staged record's routing value."""
 
-    memory: Memory
-    targets: tuple[Target, ...]
+    memory: BatchNames
+    targets: tuple[TargetColumn, ...]
     owner_text: str
     bad: Refusals
 
@@ -100,7 +100,7 @@ def told(
     is_keyed = bool(form.key_columns)
     only = form if is_keyed else _alone(form, column)
     decoded = decode(batch, only, schemas) if only.is_decoded else Decoded(batch)
-    memory, targets = Memory(), targets_of(only, ())
+    memory, targets = BatchNames(), targets_of(only, ())
     number = next(place for place, target in enumerate(targets) if target.name == column)
     try:
         bad: Refusals = {**decoded.bad, **readable.not_text(decoded.batch, only)}
@@ -128,10 +128,10 @@ def _alone(form: RecordFormat, column: str) -> RecordFormat:
 
 def _staged(
     con: duckdb.DuckDBPyConnection,
-    memory: Memory,
+    memory: BatchNames,
     decoded: Decoded,
     form: RecordFormat,
-    targets: tuple[Target, ...],
+    targets: tuple[TargetColumn, ...],
     bad: Refusals,
 ) -> Staging:
     """Stages the targets of all records that can be read; adds the others to ``bad``."""
@@ -158,8 +158,8 @@ def _without_value(con: duckdb.DuckDBPyConnection, staging: Staging, number: int
         f"SELECT i, unread FROM {staging.staged} WHERE unread OR (c{number:d} IS NULL AND {there})",
         {"n": target.path[0]} if target.is_field else {},
     ).fetchall()
-    mismatch = (Reason.TYPE_MISMATCH, target.name)
-    return {place: (Reason.NOT_OBJECT, "") if unread else mismatch for place, unread in rows}
+    mismatch = (RejectionReason.TYPE_MISMATCH, target.name)
+    return {place: (RejectionReason.NOT_OBJECT, "") if unread else mismatch for place, unread in rows}
 
 
 def _with_words(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
@@ -171,4 +171,4 @@ def _with_words(con: duckdb.DuckDBPyConnection, staging: Staging) -> Refusals:
         f"SELECT i FROM {staging.staged} WHERE rest IS NOT NULL"
         f" AND len(list_filter(map_values(rest), lambda x: coalesce({is_text} AND {text}, false))) > 0"
     ).fetchall()
-    return {place: (Reason.NOT_CARRIED, "") for (place,) in rows}
+    return {place: (RejectionReason.NOT_CARRIED, "") for (place,) in rows}

@@ -30,7 +30,7 @@ WHOLE_NUMBER = "'^-?(0|[1-9][0-9]*)$'"
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetColumn:
     """A column that records fill: with a field, found along ``path``, or with what Kafka knows of a record."""
 
     name: str
@@ -56,7 +56,7 @@ class Staging:
     scanned: str
     unwrapped: str
     format: RecordFormat
-    targets: tuple[Target, ...]
+    targets: tuple[TargetColumn, ...]
     inserted_at: datetime
     usual: tuple[str, ...] = ()
     """The fields of some record of the batch, in their order."""
@@ -120,7 +120,7 @@ class Staging:
     def reads_fields(self) -> bool:
         return self.format.value.has_fields
 
-    def _reads(self, target: Target) -> bool:
+    def _reads(self, target: TargetColumn) -> bool:
         """Whether records of the batch can have a value for the target. Keys may come from where no value is."""
         return self.reads_fields and bool(target.path) and (target.is_key or target.path[0] not in self.absent)
 
@@ -152,7 +152,7 @@ class Staging:
             if self._reads(target)
         )
 
-    def _raw_field(self, number: int, target: Target) -> str:
+    def _raw_field(self, number: int, target: TargetColumn) -> str:
         found = self._field(number, target)
         if not target.is_field:
             found = f"nullif(CAST(json_extract({found}, $within{number:d}) AS VARCHAR), 'null')"
@@ -162,7 +162,7 @@ class Staging:
             found = f"CASE WHEN NOT nothing THEN {found} END"
         return f"CAST({found} AS VARCHAR)"
 
-    def _field(self, number: int, target: Target) -> str:
+    def _field(self, number: int, target: TargetColumn) -> str:
         by_name = f"map_extract_value(m, $n{number:d})"
         if target.path[0] not in self.usual:
             return by_name
@@ -176,10 +176,10 @@ class Staging:
             if self._has_double(target)
         )
 
-    def _has_double(self, target: Target) -> bool:
+    def _has_double(self, target: TargetColumn) -> bool:
         return self._reads(target) and target.type == "DOUBLE"
 
-    def _raw_key(self, number: int, target: Target) -> str:
+    def _raw_key(self, number: int, target: TargetColumn) -> str:
         """The raw text of a key column where there is no value: a field of the key, or a text as a whole."""
         if self.format.key.is_json:
             found = f"CAST(map_extract_value(key_m, $key{number:d}) AS VARCHAR)"
@@ -195,7 +195,7 @@ class Staging:
     def _converted(self) -> str:
         return "".join(f"{self._value(number, target)} AS c{number:d}, " for number, target in enumerate(self.targets))
 
-    def _value(self, number: int, target: Target) -> str:
+    def _value(self, number: int, target: TargetColumn) -> str:
         if target.metadata is not None:
             return METADATA[target.metadata]
         if not target.path:
@@ -225,7 +225,7 @@ class Staging:
         )
         return f"CAST([{names}NULL] AS VARCHAR[])"
 
-    def _none_within(self, field: Target) -> str:
+    def _none_within(self, field: TargetColumn) -> str:
         return "".join(
             f" AND NOT x{number:d}" for number in self._within if self.targets[number].path[0] == field.path[0]
         )

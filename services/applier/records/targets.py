@@ -14,7 +14,7 @@ from services.applier.records.record_format import (
     ValueFormat,
     fields_of,
 )
-from services.applier.records.staging import Target
+from services.applier.records.staging import TargetColumn
 from shared.contracts.errors import DestinationError
 from shared.lake.catalog.reader import Column
 
@@ -24,7 +24,7 @@ VALUE = "value"
 VALUE_TYPES = {ValueFormat.TEXT: "VARCHAR", ValueFormat.BYTES: "BLOB"}
 
 
-def targets_of(form: RecordFormat, present: Sequence[Column]) -> tuple[Target, ...]:
+def targets_of(form: RecordFormat, present: Sequence[Column]) -> tuple[TargetColumn, ...]:
     """Those of the columns that are there, in their order, then those that the format asks for and are missing.
 
     Raises ``schema_change`` for a column whose type is not what is asked for.
@@ -40,9 +40,9 @@ def targets_of(form: RecordFormat, present: Sequence[Column]) -> tuple[Target, .
     return (*there, *wanted.values())
 
 
-def _wanted(form: RecordFormat) -> Iterator[Target]:
+def _wanted(form: RecordFormat) -> Iterator[TargetColumn]:
     for column in form.columns:
-        yield Target(
+        yield TargetColumn(
             column.name,
             column.duckdb_type,
             fields_of(column.path),
@@ -52,18 +52,18 @@ def _wanted(form: RecordFormat) -> Iterator[Target]:
         )
     for each in form.metadata:
         declared = KEY_TYPES[form.key] if each is Metadata.KEY else METADATA_TYPES[each]
-        yield Target(each.column, declared, metadata=each, is_key=each.column in form.key_columns)
+        yield TargetColumn(each.column, declared, metadata=each, is_key=each.column in form.key_columns)
     if form.value in VALUE_TYPES:
-        yield Target(VALUE, VALUE_TYPES[form.value], (VALUE,), declared=True)
+        yield TargetColumn(VALUE, VALUE_TYPES[form.value], (VALUE,), declared=True)
 
 
-def _inferred_before(column: Column, fields: set[str], form: RecordFormat) -> Target:
+def _inferred_before(column: Column, fields: set[str], form: RecordFormat) -> TargetColumn:
     """A column of the destination that is not asked for; it takes the field of its name unless another one does."""
     takes = form.value.has_fields and column.name not in fields and may_be_column(column.name)
-    return Target(column.name, column.type, (column.name,) if takes else ())
+    return TargetColumn(column.name, column.type, (column.name,) if takes else ())
 
 
-def _of_its_type(target: Target, column: Column) -> Target:
+def _of_its_type(target: TargetColumn, column: Column) -> TargetColumn:
     if column.type not in (target.type, *(kind for kind, wider in WIDER.items() if wider == target.type)):
         raise DestinationError(
             "schema_change",

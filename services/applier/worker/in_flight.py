@@ -23,7 +23,7 @@ Numbered = tuple[int, Target]
 Doing = Future[TargetResult | None]
 
 
-class InFlight:
+class TargetsInFlight:
     """Used by the one thread that runs a task."""
 
     def __init__(

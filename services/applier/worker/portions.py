@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from services.applier.records.record_batch import Message, RecordBatch, batch_of, beside
+from services.applier.records.record_batch import KafkaMessage, RecordBatch, batch_of, beside
 
 ROWS, BYTES = 32_000, 12_000_000
 """Of a portion, about: each costs a statement of 20 ms, and is in memory until it is done."""
@@ -37,7 +37,7 @@ class Portions:
         finally:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def take(self, messages: Sequence[Message]) -> None:
+    def take(self, messages: Sequence[KafkaMessage]) -> None:
         self._next.append(batch_of(messages))
         if sum(map(len, self._next)) >= ROWS or sum(each.bytes for each in self._next) >= BYTES:
             self._hand_on()

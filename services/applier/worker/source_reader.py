@@ -29,7 +29,7 @@ class Shared:
     unrouted: UnroutedRecords | None = None
 
 
-class SourceReader(Protocol):
+class TaskSource(Protocol):
     """The source of one task. Methods raise a ``ViaduckError``, or what ``worker.explanation`` makes one of."""
 
     def table(self) -> TableInfo | None:

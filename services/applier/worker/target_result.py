@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.applier.apply.destination.change import Applied
-from services.applier.apply.source.reading import Counts, Reading
+from services.applier.apply.source.reading import ChangeCounts, Reading
 from services.applier.apply.source.row_counts import matched_rows
 from services.applier.model.immediate_answers import answer
 from services.applier.model.task import Target, TargetResult
@@ -11,7 +11,7 @@ from shared.contracts.messages import Outcome
 
 
 def result_of(
-    target: Target, applied: Applied, counts: Counts, reading: Reading | None, seconds: float | None, applier: str
+    target: Target, applied: Applied, counts: ChangeCounts, reading: Reading | None, seconds: float | None, applier: str
 ) -> TargetResult:
     """``counts`` are those of what was committed, ``seconds`` what it took; None where nothing was tried."""
     wrote = applied.outcome is Outcome.APPLIED

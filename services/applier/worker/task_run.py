@@ -16,21 +16,21 @@ import duckdb
 
 from services.applier.apply.columns.left_out import RowsLack
 from services.applier.apply.cursor.decide import Decision, decide
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.drop import drop
-from services.applier.apply.source.reading import Counts, Reading
+from services.applier.apply.source.reading import ChangeCounts, Reading
 from services.applier.apply.source.row_counts import came_and_went
 from services.applier.model.grouping import groups_of
 from services.applier.model.immediate_answers import failed
 from services.applier.model.task import SourceTopic, Tally, Target, TargetResult, Task, TaskResult, WorkerReport
 from services.applier.worker.answer_files import AnswerFiles
 from services.applier.worker.explanation import explain
-from services.applier.worker.in_flight import InFlight, Numbered, crowded_out, unanswered
+from services.applier.worker.in_flight import Numbered, TargetsInFlight, crowded_out, unanswered
 from services.applier.worker.same_routing import ROUTED, routed_otherwise
-from services.applier.worker.source_reader import LakeReader, Shared, SourceReader
+from services.applier.worker.source_reader import LakeReader, Shared, TaskSource
 from services.applier.worker.target_result import result_of
 from services.applier.worker.topic_reader import TopicReader
-from services.applier.worker.turn import Turn
+from services.applier.worker.turn import TaskTurn
 from services.applier.worker.worker_state import Worker, worker
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import ItemKind, Outcome
@@ -50,7 +50,7 @@ def run_task(task: Task) -> TaskResult:
     Of a task that takes long only those are answered for whose turn came; the others are as they were.
     """
     me = worker(task.limits)
-    run = Run(me, task)
+    run = TaskRun(me, task)
     results = run.results()
     evictions = me.pool.evictions - me.reported_evictions
     me.reported_evictions = me.pool.evictions
@@ -59,7 +59,7 @@ def run_task(task: Task) -> TaskResult:
 
 
 @dataclass
-class Run:
+class TaskRun:
     """One task on its way through the worker."""
 
     me: Worker
@@ -70,10 +70,10 @@ class Run:
     """Targets whose turn did not come."""
     log: list[str] = field(default_factory=list)
     unrouted: list[UnroutedRecords] = field(default_factory=list)
-    _turn: Turn = field(default_factory=Turn)
+    _turn: TaskTurn = field(default_factory=TaskTurn)
     _times: dict[int, datetime | None] = field(default_factory=dict)
     _files: AnswerFiles = field(init=False)
-    _source: SourceReader = field(init=False)
+    _source: TaskSource = field(init=False)
 
     def __post_init__(self) -> None:
         self._files = AnswerFiles(self.task.answers)
@@ -87,7 +87,7 @@ class Run:
             self._fail(targets, explain(error, f"{self.task.kind} items of {self.task.source.table}"))
         return [self.done[number] for number, _ in targets if number not in self.postponed]
 
-    def _reader(self) -> SourceReader:
+    def _reader(self) -> TaskSource:
         me, source = self.me, self.task.source
         if isinstance(source, SourceTopic):
             return TopicReader(me.brokers, me.memory, me.applier.answers, source, self.task.routed)
@@ -293,9 +293,9 @@ class Run:
                 if (refused := reading.refused.get(number)) is not None:
                     raise refused from None
 
-    def _change_of(self, reading: Reading, number: int, target: Target) -> Change:
+    def _change_of(self, reading: Reading, number: int, target: Target) -> DestinationChange:
         counts, evolution = reading.counts[number], reading.evolutions.get(number)
-        return Change(
+        return DestinationChange(
             target, reading.through, reading.table, number, reading, counts, evolution, through_at=reading.through_at
         )
 
@@ -329,7 +329,7 @@ class Run:
 
         No target waits for another target's catalog: the slots of silent ones are given to others.
         """
-        width, waiting, running = self.me.width, deque(targets), InFlight()
+        width, waiting, running = self.me.width, deque(targets), TargetsInFlight()
         width.begin()
         while waiting or running:
             if waiting and self._is_late():
@@ -377,7 +377,7 @@ class Run:
             return None
         return self._result(number, target, applied, reading, time.perf_counter() - began)
 
-    def _leave_behind(self, stalled: InFlight, never_begun: Iterable[Numbered]) -> None:
+    def _leave_behind(self, stalled: TargetsInFlight, never_begun: Iterable[Numbered]) -> None:
         """Give up waiting. The threads go on by themselves; whatever they still commit, the fence judges."""
         self.me.leave(
             stalled.begun,
@@ -402,6 +402,6 @@ class Run:
         self, number: int, target: Target, applied: Applied, reading: Reading | None, seconds: float | None = None
     ) -> TargetResult:
         wrote = applied.outcome is Outcome.APPLIED
-        counts = reading.counts[number] if reading is not None and wrote else Counts()
+        counts = reading.counts[number] if reading is not None and wrote else ChangeCounts()
         self.tally.conflicts_resolved += came_and_went(counts, applied.deleted)
         return result_of(target, applied, counts, reading, seconds, self.task.applier)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError
 
 from services.applier.model.task import SourceTopic
-from services.applier.records.rejection import Rejected
+from services.applier.records.rejection import Rejection
 from shared.contracts.errors import DestinationError, SourceError
 from shared.kafka.exact_producer import ExactProducer
 from shared.kafka.failure import describe
-from shared.kafka.rejected import Origin, reason_headers
+from shared.kafka.rejected import RejectedOrigin, reason_headers
 from shared.kafka.schema_registry import RegistrySettings, SchemaRegistry
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicLog
@@ -96,7 +96,7 @@ class RejectedRecords:
         self._lock = threading.Lock()
         self._delivered: OrderedDict[tuple[str, int, int], None] = OrderedDict()
 
-    def deliver_once(self, topic_id: str, source_topic: str, records: Sequence[Rejected]) -> None:
+    def deliver_once(self, topic_id: str, source_topic: str, records: Sequence[Rejection]) -> None:
         """The same for records that are read for several destinations: as far as this process remembers, those that the
         broker has are not sent again."""
         places = {(topic_id, each.partition, each.offset): each for each in records}
@@ -109,7 +109,7 @@ class RejectedRecords:
             while len(self._delivered) > MOST_REMEMBERED:
                 self._delivered.popitem(last=False)
 
-    def deliver(self, source_topic: str, records: Sequence[Rejected]) -> None:
+    def deliver(self, source_topic: str, records: Sequence[Rejection]) -> None:
         """Returns once the broker has all of them. Raises ``ViaduckError`` where it has not: then nothing may commit.
 
         What was sent is sent again by the next try: a record may lie there twice, under the same place.
@@ -117,8 +117,8 @@ class RejectedRecords:
         with self._lock:
             self._deliver(source_topic, records)
 
-    def _deliver(self, source_topic: str, records: Sequence[Rejected]) -> None:
-        failed: list[tuple[Rejected, KafkaError]] = []
+    def _deliver(self, source_topic: str, records: Sequence[Rejection]) -> None:
+        failed: list[tuple[Rejection, KafkaError]] = []
         for each in records:
             if not self._send(source_topic, each, failed):
                 break
@@ -134,7 +134,7 @@ class RejectedRecords:
                 "check that the broker runs, has the topic, and lets appliers write to it; it is tried again",
             )
 
-    def _send(self, source_topic: str, record: Rejected, failed: list[tuple[Rejected, KafkaError]]) -> bool:
+    def _send(self, source_topic: str, record: Rejection, failed: list[tuple[Rejection, KafkaError]]) -> bool:
         def report(error: KafkaError | None) -> None:
             if error is not None:
                 failed.append((record, error))
@@ -142,7 +142,7 @@ class RejectedRecords:
         headers = [*(record.headers or []), *reason_headers(_origin(source_topic, record))]
         return self._producer.send(record.key, record.value, headers, report)
 
-    def _too_large(self, record: Rejected) -> DestinationError:
+    def _too_large(self, record: Rejection) -> DestinationError:
         size = len(record.key or b"") + len(record.value or b"")
         return DestinationError(
             "value_refused",
@@ -152,9 +152,9 @@ class RejectedRecords:
         )
 
 
-def _origin(source_topic: str, record: Rejected) -> Origin:
+def _origin(source_topic: str, record: Rejection) -> RejectedOrigin:
     timestamp = "" if record.timestamp is None else record.timestamp.isoformat()
-    return Origin(record.reason.value, record.text, source_topic, record.partition, record.offset, timestamp)
+    return RejectedOrigin(record.reason.value, record.text, source_topic, record.partition, record.offset, timestamp)
 
 
 def _key(settings: KafkaSettings, topic: str) -> str:

@@ -11,7 +11,7 @@ from shared.contracts.errors import SourceError
 from shared.contracts.messages import WorkItem
 from shared.contracts.positions import Vector
 from shared.kafka.topic_log import TopicIdentity
-from shared.kafka.topic_records import Bounds, Reached, Take
+from shared.kafka.topic_records import Bounds, ReadingProgress, Take
 
 SILENCE_S = 30.0
 """A broker that sends nothing for so long, though there is something to read, does not answer."""
@@ -28,7 +28,7 @@ class Ranged:
     """How far a range was read."""
 
     identity: TopicIdentity
-    reached: Reached
+    reached: ReadingProgress
     seconds: float
 
 
@@ -73,7 +73,9 @@ class TopicRanges:
             said = f"records of {self._source.table} were to be skipped, and {why}"
             raise SourceError("source_behind", said, "it is planned again")
 
-    def _fetch(self, clients: TopicClients, begin: Vector, end: Vector, take: Take, *, sparing: bool) -> Reached:
+    def _fetch(
+        self, clients: TopicClients, begin: Vector, end: Vector, take: Take, *, sparing: bool
+    ) -> ReadingProgress:
         source = self._source
         less = (SPARING if sparing else 1) * (IN_JSON if source.form.is_decoded else 1)
         bounds = Bounds(max(1, source.rows // less), max(1, source.bytes // less))

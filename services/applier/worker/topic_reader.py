@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.destination.foreign_keys import KeysOfRange
-from services.applier.apply.source.reading import Counts, LeftOut, Reading
+from services.applier.apply.source.reading import ChangeCounts, LeftOut, Reading
 from services.applier.apply.source.row_counts import count_keys, count_rows
 from services.applier.model.task import RecordCounts, SourceTopic, Target
 from services.applier.records.column_names import RESCUED
 from services.applier.records.parse import ColumnsChange, RecordParser, parse
 from services.applier.records.parsed_records import PLACE_COLUMN, ParsedRecords
 from services.applier.records.record_batch import RecordBatch, batch_of, together
-from services.applier.records.rejection import Rejected
+from services.applier.records.rejection import Rejection
 from services.applier.records.routing import Routed, route
 from services.applier.worker.in_flight import Numbered
 from services.applier.worker.portions import Portions
@@ -41,7 +41,7 @@ LARGE_BYTES = 16_000_000
 """What reading so many bytes needed is returned to the system before they are written, and the rest of it then."""
 
 
-class Memory(Protocol):
+class MemoryInstance(Protocol):
     """An instance of the worker that no lake is attached to."""
 
     def cursor(self) -> duckdb.DuckDBPyConnection: ...
@@ -49,7 +49,7 @@ class Memory(Protocol):
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedRecords:
     """What a reading is parsed of; ``incomplete`` are places of records that the destination's rows don't complete."""
 
     identity: TopicIdentity
@@ -78,7 +78,7 @@ class TopicReader:
     def __init__(
         self,
         clients: BrokerClients,
-        memory: Memory,
+        memory: MemoryInstance,
         answers: CursorAnswers,
         source: SourceTopic,
         routed: Set[str] = frozenset(),
@@ -166,7 +166,7 @@ class TopicReader:
         with self._clients.of(self._source) as clients:
             identity = clients.log.identity()
         present = () if of_seed else self._answers.columns(target)
-        return self._reading(number, Fetched(identity, batch_of([]), present), vector_of(target.item.through_at))
+        return self._reading(number, FetchedRecords(identity, batch_of([]), present), vector_of(target.item.through_at))
 
     def _changes(self, number: int, target: Target, *, sparing: bool) -> Reading:
         """Records are let go once they are rows; where they change the columns, which is rare, they are read again."""
@@ -194,7 +194,7 @@ class TopicReader:
             release(con)
             raise
         reached, skipped = ranged.reached, item.skipped.records if item.skipped else 0
-        fetched = Fetched(ranged.identity, parser.whole, present, reached.bytes, skipped=skipped)
+        fetched = FetchedRecords(ranged.identity, parser.whole, present, reached.bytes, skipped=skipped)
         reading = self._empty(ranged.identity, reached.vector, con)
         with self._forgotten_if_failed(reading):
             self._fill(reading, number, fetched, parsed)
@@ -211,10 +211,10 @@ class TopicReader:
         batch, left = routed.of(value), self._left(target, routed)
         if value not in routed.places and not left:
             reading = self._empty(ranged.identity, ranged.reached.vector, self._memory.cursor())
-            reading.counts[number], reading.is_quiet = Counts(), True
+            reading.counts[number], reading.is_quiet = ChangeCounts(), True
         else:
             mine = batch or batch_of([])
-            fetched = Fetched(ranged.identity, mine, self._answers.columns(target), mine.bytes, left=left)
+            fetched = FetchedRecords(ranged.identity, mine, self._answers.columns(target), mine.bytes, left=left)
             reading = self._reading(number, fetched, ranged.reached.vector)
             reading.row_bytes = mine.bytes / max(1, len(mine))
             self._require_routed(reading, target)
@@ -243,7 +243,7 @@ class TopicReader:
             said = wrong if found else f"{bad} records for {target.destination.key} are bad for it alone"
             raise DestinationError("internal", said, "report this; nothing was written")
 
-    def _reading(self, number: int, fetched: Fetched, reached: Vector) -> Reading:
+    def _reading(self, number: int, fetched: FetchedRecords, reached: Vector) -> Reading:
         reading = self._empty(fetched.identity, reached, self._memory.cursor())
         with self._forgotten_if_failed(reading):
             self._fill(reading, number, fetched, self._parse(reading, fetched))
@@ -263,13 +263,13 @@ class TopicReader:
             keys=self._source.form.key_columns, through_at=reached.text,
         )  # fmt: skip
 
-    def _parse(self, reading: Reading, fetched: Fetched) -> ParsedRecords:
+    def _parse(self, reading: Reading, fetched: FetchedRecords) -> ParsedRecords:
         return parse(
             reading.con, fetched.batch, self._source.form, fetched.present, datetime.now(UTC), fetched.incomplete,
             self._clients.schemas(self._source),
         )  # fmt: skip
 
-    def _fill(self, reading: Reading, number: int, fetched: Fetched, parsed: ParsedRecords) -> None:
+    def _fill(self, reading: Reading, number: int, fetched: FetchedRecords, parsed: ParsedRecords) -> None:
         """Show what was parsed as a transaction takes it."""
         self._parsed[reading.number] = parsed
         reading.columns, reading.promotions = parsed.columns, parsed.promotions
@@ -284,7 +284,7 @@ class TopicReader:
         if parsed.rejected:
             self._judge(reading, parsed, number)
 
-    def _refuse(self, reading: Reading, number: int, fetched: Fetched, places: Sequence[int]) -> None:
+    def _refuse(self, reading: Reading, number: int, fetched: FetchedRecords, places: Sequence[int]) -> None:
         self._drop(reading)
         reading.fetched.clear()
         less = replace(fetched, incomplete=fetched.incomplete | set(places))
@@ -292,7 +292,7 @@ class TopicReader:
 
     def _show(self, reading: Reading, parsed: ParsedRecords, number: int, left: pa.Table | None) -> None:
         """The parsed rows and keys as a transaction takes them, and with the keys those that ``left``."""
-        reading.counts[number] = Counts()
+        reading.counts[number] = ChangeCounts()
         hidden = f"{number:d} AS {reading.number_column}, false AS {reading.was_there_column}"
         rows, keys = parsed.memory.parsed_rows, parsed.memory.parsed_keys
         reading.con.execute(f"CREATE VIEW {reading.memory('rows')} AS SELECT {hidden}, p.* FROM {rows} AS p")
@@ -326,7 +326,7 @@ class TopicReader:
         return TableInfo("", self._source.table, 0, identity.topic_id, identity.cluster, 0, tuple(columns))
 
 
-def _parking(first: Rejected) -> DestinationError:
+def _parking(first: Rejection) -> DestinationError:
     return DestinationError(
         "value_refused",
         f"offset {first.offset} of partition {first.partition} can't become a row: {first.text}",
@@ -339,7 +339,7 @@ def _asked(parsed: ParsedRecords) -> LeftOut | None:
     return None if asking is None else LeftOut(asking.name, asking.count, asking.wanted, PLACE_COLUMN, RESCUED)
 
 
-def _counted(parsed: ParsedRecords, fetched: Fetched) -> RecordCounts:
+def _counted(parsed: ParsedRecords, fetched: FetchedRecords) -> RecordCounts:
     return RecordCounts(
         landed=parsed.landed,
         rejected=len(parsed.rejected),

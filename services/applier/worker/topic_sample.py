@@ -40,7 +40,7 @@ class TimeIsUp(Error):
 
 
 @dataclass(frozen=True)
-class Sample:
+class TopicSample:
     """``rejected`` by reason, ``rescued`` by column (values of fields that have none under "")."""
 
     records: int
@@ -58,7 +58,7 @@ class Sample:
     """Records without one, or of which none can be told; with keys those without one."""
 
 
-def sample(config: Config, topic: TopicSource) -> Sample:
+def sample(config: Config, topic: TopicSource) -> TopicSample:
     """Of about an equal part of each partition. Raises ``ConfigError``, and ``SourceError`` where it can't be read."""
     messages = _newest(config, topic)
     con = connect(memory_limit=MEMORY_LIMIT, catalogs=())
@@ -86,9 +86,9 @@ def _schemas(topic: TopicSource) -> Iterator[SchemaRegistry | None]:
         yield registry
 
 
-def _sample(records: int, parsed: ParsedRecords, routed: Routed | None) -> Sample:
+def _sample(records: int, parsed: ParsedRecords, routed: Routed | None) -> TopicSample:
     first = parsed.rejected[0] if parsed.rejected else None
-    return Sample(
+    return TopicSample(
         records,
         parsed.landed - parsed.tombstones,
         parsed.tombstones,

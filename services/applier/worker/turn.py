@@ -14,7 +14,7 @@ REST_S = TURN_S / 2
 """What is left goes on if it takes no longer than that: another job for it would read the source again."""
 
 
-class Turn:
+class TaskTurn:
     """Begins when it is made."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from services.applier.apply.transaction import Applier
+from services.applier.apply.transaction import DestinationApplier
 from services.applier.model.task import Limits
 from services.applier.worker.adaptive_concurrency import AdaptiveConcurrency
 from services.applier.worker.in_flight import Doing
@@ -28,7 +28,7 @@ class Worker:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.pool = LakePool(limits.max_open_lakes, limits.memory_limit)
-        self.applier = Applier(self.pool, limits)
+        self.applier = DestinationApplier(self.pool, limits)
         self.told = set[str]()
         """Notices that the log has been told."""
         self.wide = Wide(memory_of(limits.memory_limit))

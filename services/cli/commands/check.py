@@ -14,14 +14,14 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from services.cli.commands.check_topic import findings
-from services.cli.output.findings import Finding, show
+from services.cli.output.findings import CheckFinding, show
 from services.cli.runtime.lock import refused
 from services.cli.runtime.writable import require_writable
 from services.cli.verify.registered_destinations import registry_url
 from shared.config.declared import Lakes
 from shared.config.deployment import Deployment
 from shared.config.model import Config, FileDestination
-from shared.config.path_overlap import Claim, Paths, claim_of
+from shared.config.path_overlap import PathClaim, Paths, claim_of
 from shared.config.secrets import told
 from shared.contracts.errors import ConfigError, DependencyError, SourceError, ViaduckError
 from shared.kafka.broker import Broker
@@ -42,7 +42,7 @@ def main(deployment: Deployment) -> int:
     """Check everything and report the findings. Returns the exit code; raises ``ConfigError`` for what has to be
     changed in the files, also if only the source reveals it."""
     several = len(deployment.configs) > 1
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     mistakes: list[str] = []
     for config in deployment.configs:
         try:
@@ -61,15 +61,15 @@ def main(deployment: Deployment) -> int:
     return DONE if all(finding.fine for finding in found) else UNREACHABLE
 
 
-def _pipeline(config: Config) -> list[Finding]:
+def _pipeline(config: Config) -> list[CheckFinding]:
     return [*_source(config), *_destinations(config)]
 
 
-def _named(config: Config, finding: Finding) -> Finding:
+def _named(config: Config, finding: CheckFinding) -> CheckFinding:
     return replace(finding, what=f"{config.pipeline}: {finding.what}")
 
 
-def _source(config: Config) -> Iterator[Finding]:
+def _source(config: Config) -> Iterator[CheckFinding]:
     if config.topic is not None:
         yield from findings(config, config.topic)
         return
@@ -77,23 +77,23 @@ def _source(config: Config) -> Iterator[Finding]:
     try:
         seen = look(config)
     except SourceError as error:
-        yield Finding(name, False, error.message, error.hint)
+        yield CheckFinding(name, False, error.message, error.hint)
         return
     routed = f"routed by {seen.routing.name} {seen.routing.type}"
     keys = ", ".join(key.name for key in seen.keys) or "none, append-only"
-    yield Finding(name, True, f"at snapshot {seen.head.snapshot}; {routed}; keys: {keys}")
+    yield CheckFinding(name, True, f"at snapshot {seen.head.snapshot}; {routed}; keys: {keys}")
 
 
 @dataclass(frozen=True)
 class _Looked:
     """A destination, and where its lake's files are if its own catalog alone says so."""
 
-    finding: Finding
-    claim: Claim | None = None
+    finding: CheckFinding
+    claim: PathClaim | None = None
     told: str | None = None
 
 
-def _destinations(config: Config) -> list[Finding]:
+def _destinations(config: Config) -> list[CheckFinding]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(lambda destination: _destination(config, destination), config.destinations))
     paths = Paths()
@@ -103,7 +103,7 @@ def _destinations(config: Config) -> list[Finding]:
     return [_apart(each, paths) for each in found]
 
 
-def _apart(looked: _Looked, paths: Paths) -> Finding:
+def _apart(looked: _Looked, paths: Paths) -> CheckFinding:
     """A catalog's owner may move its lake into another one's folder, which the keys of both may open."""
     if looked.told is None or looked.claim is None:
         return looked.finding
@@ -111,7 +111,7 @@ def _apart(looked: _Looked, paths: Paths) -> Finding:
     if said is None:
         only = f"only its catalog says that its files are at {looked.told}: write that as its data_path"
         return replace(looked.finding, said=f"{looked.finding.said}; {only}")
-    return Finding(looked.finding.what, False, f"the data path {looked.told} that its catalog tells {said}",
+    return CheckFinding(looked.finding.what, False, f"the data path {looked.told} that its catalog tells {said}",
                    "write data_path for every destination, and ask the owner of this catalog")  # fmt: skip
 
 
@@ -122,21 +122,21 @@ def _destination(config: Config, destination: FileDestination) -> _Looked:
         with closing(CatalogReader(lake)) as catalog:
             head, told = catalog.head().snapshot, catalog.data_path()
     except LakeAbsent:
-        return _Looked(Finding(name, True, "has no lake yet; its first seed creates one"))
+        return _Looked(CheckFinding(name, True, "has no lake yet; its first seed creates one"))
     except LookupError:
         said = "has a catalog and no lake yet; its first seed creates one"
-        return _Looked(Finding(name, True, said))
+        return _Looked(CheckFinding(name, True, said))
     except ViaduckError as error:
-        return _Looked(Finding(name, False, error.message, error.hint))
+        return _Looked(CheckFinding(name, False, error.message, error.hint))
     where = destination.lake.model_copy(update={"data_path": lake.data_path or told})
     undeclared = lake.data_path is None and not is_beside(told, lake)
     return _Looked(
-        Finding(name, True, f"its lake is at snapshot {head}"),
+        CheckFinding(name, True, f"its lake is at snapshot {head}"),
         claim_of(destination.id, lake.identity, where), told if undeclared else None,
     )  # fmt: skip
 
 
-def _state_dir(config: Config) -> Finding:
+def _state_dir(config: Config) -> CheckFinding:
     return _answered("state_dir", lambda: _ask_state_dir(config.state_dir))
 
 
@@ -148,9 +148,9 @@ def _ask_state_dir(folder: Path) -> str:
     return f"{folder} can be written"
 
 
-def _broker(config: Config) -> Finding:
+def _broker(config: Config) -> CheckFinding:
     if config.kafka.bootstrap_servers is None:
-        return Finding("broker", True, "none is configured; `viaduck up` brings one")
+        return CheckFinding("broker", True, "none is configured; `viaduck up` brings one")
     return _answered("broker", lambda: _ask_broker(config))
 
 
@@ -159,10 +159,10 @@ def _ask_broker(config: Config) -> str:
     return f"cluster {Broker(settings, 'viaduck-check').cluster_id(BROKER_WITHIN_S)} answers at {settings.bootstrap}"
 
 
-def _registry(config: Config) -> Finding:
+def _registry(config: Config) -> CheckFinding:
     url = registry_url(config, os.environ)
     if url is None:
-        return Finding("registry", True, f"a SQLite file in {config.state_dir}")
+        return CheckFinding("registry", True, f"a SQLite file in {config.state_dir}")
     return _answered("registry", lambda: _ask_registry(url))
 
 
@@ -190,10 +190,10 @@ def _ask_sqlite(file: Path) -> str:
     return f"a SQLite file in {file.parent}"
 
 
-def _answered(what: str, ask: Callable[[], str]) -> Finding:
+def _answered(what: str, ask: Callable[[], str]) -> CheckFinding:
     try:
-        return Finding(what, True, ask())
+        return CheckFinding(what, True, ask())
     except ConfigError:
         raise
     except DependencyError as error:
-        return Finding(what, False, error.message, error.hint)
+        return CheckFinding(what, False, error.message, error.hint)

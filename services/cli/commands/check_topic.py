@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from services.cli.output.findings import Finding
+from services.cli.output.findings import CheckFinding
 from shared.config.model import Config, TopicSource
 from shared.config.table_layout import partitions, sort_keys
 from shared.config.topic_rules import column_that_routes, first_columns
@@ -20,12 +20,12 @@ from shared.kafka.source_settings import registry_settings, topic_settings
 from shared.kafka.topic_log import TopicLog
 
 if TYPE_CHECKING:
-    from services.applier.worker.topic_sample import Sample
+    from services.applier.worker.topic_sample import TopicSample
 
 CLIENT_ID = "viaduck-check"
 
 
-def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
+def findings(config: Config, topic: TopicSource) -> Iterator[CheckFinding]:
     """Raises ``ConfigError`` for what the file must say otherwise."""
     name = f"source topic {topic.topic}"
     try:
@@ -36,7 +36,7 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
         if by is not None and config.routing.key_columns:
             keys += ", each at the destination of its newest record only"
         said = f"{seen.partitions} partitions up to record {seen.head.snapshot}{routed}; keys: {keys}"
-        yield Finding(name, True, said)
+        yield CheckFinding(name, True, said)
         _require_start(config, topic)
         yield from layouts_that_wait(config, topic)
         registry = registry_answer(topic)
@@ -44,7 +44,7 @@ def findings(config: Config, topic: TopicSource) -> Iterator[Finding]:
             yield registry
         yield _sampled(config, topic, frozenset(seen.routing_values.values()))
     except (SourceError, DestinationError) as error:  # such as an event of a row without a key
-        yield Finding(name, False, error.message, error.hint)
+        yield CheckFinding(name, False, error.message, error.hint)
 
 
 def _require_start(config: Config, topic: TopicSource) -> None:
@@ -70,7 +70,7 @@ def faults_of_start(topic: TopicSource, partitions: int, newest: Vector) -> list
     return found
 
 
-def registry_answer(topic: TopicSource) -> Finding | None:
+def registry_answer(topic: TopicSource) -> CheckFinding | None:
     """Of the schema registry, if there is one. The sample asks it only for records that name a schema."""
     settings = registry_settings(topic)
     if settings is None:
@@ -80,11 +80,11 @@ def registry_answer(topic: TopicSource) -> Finding | None:
         with closing(SchemaRegistry(settings)) as registry:
             registry.ping()
     except SourceError as error:
-        return Finding(name, False, error.message, error.hint)
-    return Finding(name, True, "answers")
+        return CheckFinding(name, False, error.message, error.hint)
+    return CheckFinding(name, True, "answers")
 
 
-def layouts_that_wait(config: Config, topic: TopicSource) -> Iterator[Finding]:
+def layouts_that_wait(config: Config, topic: TopicSource) -> Iterator[CheckFinding]:
     """Layouts by columns that a table does not have when a life begins, also if records bring them later."""
     there = {name.lower() for name, _ in first_columns(topic)}
     common = config.table_layout
@@ -96,7 +96,7 @@ def layouts_that_wait(config: Config, topic: TopicSource) -> Iterator[Finding]:
         if absent:
             said = f"is by columns that a table does not have before its first record: {', '.join(absent)}"
             hint = "declare them among source.columns; until then a seed parks as invalid_destination"
-            yield Finding(f"layout of {name}", False, said, hint)
+            yield CheckFinding(f"layout of {name}", False, said, hint)
 
 
 def _columns_of(layout: TableLayout) -> Iterator[str]:
@@ -107,16 +107,16 @@ def _columns_of(layout: TableLayout) -> Iterator[str]:
         yield from (each.column for each in sort_keys(layout.sorted_by))
 
 
-def _sampled(config: Config, topic: TopicSource, values: Collection[str]) -> Finding:
+def _sampled(config: Config, topic: TopicSource, values: Collection[str]) -> CheckFinding:
     from services.applier.worker.topic_sample import sample
 
     found = sample(config, topic)
     routed = "" if column_that_routes(config.routing.field) is None else routed_of(found, values)
-    return Finding(f"sample of {topic.topic}", True, said_of(found) + routed, columns=found.columns)
+    return CheckFinding(f"sample of {topic.topic}", True, said_of(found) + routed, columns=found.columns)
 
 
-def routed_of(found: Sample, values: Collection[str]) -> str:
-    """How much of a ``Sample`` goes to destinations of these routing values. Values of records are not shown."""
+def routed_of(found: TopicSample, values: Collection[str]) -> str:
+    """How much of a ``TopicSample`` goes to destinations of these routing values. Values of records are not shown."""
     mine = sum(count for value, count in found.routed.items() if value in values)
     strange = {value: count for value, count in found.routed.items() if value not in values}
     return (
@@ -125,8 +125,8 @@ def routed_of(found: Sample, values: Collection[str]) -> str:
     )
 
 
-def said_of(found: Sample) -> str:
-    """Of a ``Sample``."""
+def said_of(found: TopicSample) -> str:
+    """Of a ``TopicSample``."""
     if not found.records:
         return "no record yet; these columns come first"
     parts = [f"of the newest {found.records} records {found.rows} would be rows"]

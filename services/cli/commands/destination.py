@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.commands.options import Call, Id, IfMatch, asks, end, given
+from services.cli.commands.options import CommandContext, Id, IfMatch, asks, end, given
 from shared.contracts.evolution import EvolutionPolicy
 
 NUMBER = re.compile(r"[0-9]{1,18}")
@@ -20,7 +20,7 @@ app = typer.Typer(help="List, show, add, change and remove destinations.", no_ar
 @app.command("list")
 @asks("pipeline", "json")
 def list_(
-    call: Call,
+    call: CommandContext,
     state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Only ids that begin with this.")] = None,
     search: Annotated[
@@ -42,7 +42,7 @@ def list_(
 
 @app.command()
 @asks("pipeline", "json")
-def show(call: Call, destination: Id) -> None:
+def show(call: CommandContext, destination: Id) -> None:
     """Show everything about one destination."""
     from services.cli.output import status_table
 
@@ -52,7 +52,7 @@ def show(call: Call, destination: Id) -> None:
 @app.command()
 @asks("pipeline", "wait", "json")
 def add(
-    call: Call,
+    call: CommandContext,
     destination: Id,
     routing_value: Annotated[str, typer.Option(help="The routing value of its rows.")],
     catalog: Annotated[str | None, typer.Option(help="Its lake's catalog; no password.")] = None,
@@ -96,7 +96,7 @@ def add(
 @app.command("import")
 @asks("pipeline", "json")
 def import_(
-    call: Call,
+    call: CommandContext,
     file: Annotated[Path, typer.Argument(metavar="NDJSON", help="One entry per line, with its id.")],
     all_or_nothing: Annotated[bool, typer.Option("--all-or-nothing", help="Add none if one line fails.")] = False,
 ) -> None:
@@ -109,7 +109,7 @@ def import_(
 @app.command()
 @asks("pipeline", "wait", "json")
 def remove(
-    call: Call,
+    call: CommandContext,
     destination: Id,
     drop_data: Annotated[bool, typer.Option("--drop-data", help="Drop its table and cursor as well.")] = False,
     if_match: IfMatch = None,
@@ -122,7 +122,7 @@ def remove(
 
 def _switching(action: Any) -> Callable[..., None]:
     @asks("pipeline", "json")
-    def switch(call: Call, destination: Id, if_match: IfMatch = None) -> None:
+    def switch(call: CommandContext, destination: Id, if_match: IfMatch = None) -> None:
         from services.cli.output.status_table import show_one
 
         show_one(call.client.act(call.pipeline, destination, action, if_match=if_match), call.json)
@@ -142,7 +142,7 @@ for _action, _means in {
 @app.command()
 @asks("pipeline", "wait", "json")
 def reseed(
-    call: Call,
+    call: CommandContext,
     destination: Id,
     begin: Annotated[
         str | None, typer.Option("--from", help="Of a topic: earliest, for its oldest record; else source.start.")
@@ -159,7 +159,7 @@ def reseed(
 @app.command()
 @asks("pipeline", "wait", "json")
 def rewind(
-    call: Call,
+    call: CommandContext,
     destination: Id,
     to: Annotated[
         list[str],
@@ -181,7 +181,7 @@ def rewind(
 @app.command()
 @asks("pipeline", "wait", "json")
 def upkeep(
-    call: Call,
+    call: CommandContext,
     destination: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All destinations of the pipeline.")] = False,
     step: Annotated[
@@ -203,7 +203,7 @@ def upkeep(
 @app.command()
 @asks("pipeline", "json")
 def history(
-    call: Call,
+    call: CommandContext,
     destination: Id,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many at most.")] = 50,
 ) -> None:
@@ -216,7 +216,7 @@ def history(
 @app.command("at")
 @asks("pipeline", "json")
 def at_(
-    call: Call,
+    call: CommandContext,
     destination: Id,
     time: Annotated[
         str | None, typer.Option("--time", metavar="TIME", help="A moment, with its offset: 2026-03-01T00:00:00Z.")
@@ -238,7 +238,7 @@ def at_(
 
 @app.command()
 @asks("pipeline", "json")
-def schema(call: Call, destination: Id) -> None:
+def schema(call: CommandContext, destination: Id) -> None:
     """Show its columns beside the source's, and what is done to follow them. Exit code 1 if they are not followed."""
     from services.cli.output import destination_schema
 
@@ -248,7 +248,7 @@ def schema(call: Call, destination: Id) -> None:
 @app.command()
 @asks("pipeline", "json")
 def health(
-    call: Call,
+    call: CommandContext,
     destination: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this one; else all.")] = None,
     sort: Annotated[
         str, typer.Option(help="Figures with commas between them; a minus puts the largest first.")

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from viaduck_client import Client, Operation
 from viaduck_client.client import ASK_EVERY_S
 
-from services.cli.commands.options import Call
+from services.cli.commands.options import CommandContext
 from services.cli.output.listing import show_list
 from services.cli.output.sanitize import legible
 from services.cli.output.status_table import print_json, show_one
@@ -30,7 +30,7 @@ HELD_BACK = 424
 """A line of an import that nothing speaks against, where nothing was applied since another one failed."""
 
 
-def add(call: Call, destination: str, entry: Mapping[str, Any], *, check: bool, if_match: int | None) -> int:
+def add(call: CommandContext, destination: str, entry: Mapping[str, Any], *, check: bool, if_match: int | None) -> int:
     """Returns the exit code: 1 if it does not run in the time that there is to wait."""
     pipeline = call.pipeline
     found = call.client.put(pipeline, destination, entry, check=check, if_match=if_match)
@@ -65,7 +65,7 @@ def import_(client: Client, pipeline: str, file: Path, all_or_nothing: bool, as_
     return FAILED if found["failed"] else DONE
 
 
-def remove(call: Call, destination: str, *, drop: bool, if_match: int | None) -> int:
+def remove(call: CommandContext, destination: str, *, drop: bool, if_match: int | None) -> int:
     begun = call.client.remove(call.pipeline, destination, drop=drop, if_match=if_match)
     if begun is not None:
         return follow(call.client, begun, call.wait_s, call.json)

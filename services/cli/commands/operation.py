@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from services.cli.commands.options import Call, Limit, OfDestination, asks, end
+from services.cli.commands.options import CommandContext, Limit, OfDestination, asks, end
 
 app = typer.Typer(help="List and show reseeds, rewinds, drops and upkeep.", no_args_is_help=True)
 
 
 @app.command("list")
 @asks("pipeline", "json")
-def list_(call: Call, destination: OfDestination = None, limit: Limit = 100) -> None:
+def list_(call: CommandContext, destination: OfDestination = None, limit: Limit = 100) -> None:
     """Show the newest operations, the newest first."""
     from services.cli.output.listing import OPERATIONS, show_list
 
@@ -23,7 +23,7 @@ def list_(call: Call, destination: OfDestination = None, limit: Limit = 100) -> 
 @app.command()
 @asks("pipeline", "wait", "json")
 def show(
-    call: Call,
+    call: CommandContext,
     operation_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `viaduck operation list` shows.")],
 ) -> None:
     """Show how far an operation is."""

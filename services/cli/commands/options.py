@@ -1,7 +1,7 @@
 """What the commands that ask control have in common: where it is, which pipeline, and how to answer.
 
 ``@asks("pipeline", "json")`` gives a command the options ``-c``, ``--url``, ``--pipeline`` and ``--json``. What was
-given for them is one ``Call``, the command's first parameter; its other parameters are its own options.
+given for them is one ``CommandContext``, the command's first parameter; its other parameters are its own options.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ COMMON = {
 
 
 @dataclass(frozen=True)
-class Call:
+class CommandContext:
     """A control service, and what of the common options was given.
 
     ``named``: the pipelines of the file; none where only an address is given. ``wait_s``: None without ``--wait``.
@@ -82,11 +82,11 @@ class Call:
         return found[0]
 
 
-def asks(*names: str) -> Callable[[Callable[Concatenate[Call, P], None]], Callable[..., None]]:
+def asks(*names: str) -> Callable[[Callable[Concatenate[CommandContext, P], None]], Callable[..., None]]:
     """Give a command the options of these names beside ``-c`` and ``--url``. ``wait`` includes ``--timeout``."""
     common = [option for name, options in COMMON.items() if name in {"config", "url", *names} for option in options]
 
-    def command(function: Callable[Concatenate[Call, P], None]) -> Callable[..., None]:
+    def command(function: Callable[Concatenate[CommandContext, P], None]) -> Callable[..., None]:
         def run(**options: Any) -> None:
             shared = {option.name: options.pop(option.name) for option in common}
             function(call(**shared), **options)  # type: ignore[call-arg]
@@ -108,7 +108,7 @@ def call(
     json: bool = False,
     wait: bool = False,
     timeout: float | None = None,
-) -> Call:
+) -> CommandContext:
     """Finds out which control service is meant."""
     with importing():
         from services.cli.runtime.client import Control, control_of, token_of
@@ -116,11 +116,11 @@ def call(
 
     wait_s = timeout if wait else None
     if url is not None and not config:
-        return Call(Control(url, token_of(None), keep_alive=False), (), pipeline, json, wait_s)
+        return CommandContext(Control(url, token_of(None), keep_alive=False), (), pipeline, json, wait_s)
     if url is not None or not config:
         raise typer.BadParameter("give either a file or an address", param_hint="-c / --url")
     loaded = load_for(config)
-    return Call(control_of(loaded.common, keep_alive=False), loaded.names, pipeline, json, wait_s)
+    return CommandContext(control_of(loaded.common, keep_alive=False), loaded.names, pipeline, json, wait_s)
 
 
 def given(**options: Any) -> dict[str, Any]:

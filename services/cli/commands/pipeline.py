@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.commands.options import Call, Limit, OfDestination, asks, end
+from services.cli.commands.options import CommandContext, Limit, OfDestination, asks, end
 
 app = typer.Typer(help="List, show, put and remove pipelines.", no_args_is_help=True)
 
@@ -16,7 +16,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 @app.command("list")
 @asks("json")
-def list_(call: Call) -> None:
+def list_(call: CommandContext) -> None:
     """Show one line per pipeline."""
     from services.cli.output.listing import show_list
 
@@ -28,7 +28,7 @@ def list_(call: Call) -> None:
 @app.command()
 @asks("pipeline", "json")
 def show(
-    call: Call,
+    call: CommandContext,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Required if there are several.")] = None,
 ) -> None:
     """Show everything about one pipeline."""
@@ -40,7 +40,7 @@ def show(
 @app.command()
 @asks("wait", "json")
 def put(
-    call: Call,
+    call: CommandContext,
     name: Name,
     file: Annotated[Path, typer.Option("-f", "--file", metavar="FILE", help="The document, in YAML or JSON.")],
     check: Annotated[bool, typer.Option(help="Check its source before anything is written.")] = True,
@@ -53,7 +53,7 @@ def put(
 
 @app.command()
 @asks("json")
-def remove(call: Call, name: Name) -> None:
+def remove(call: CommandContext, name: Name) -> None:
     """Stop and forget a pipeline that was put, with all its destinations; their data stays."""
     from services.cli.commands import pipeline_actions
 
@@ -62,7 +62,7 @@ def remove(call: Call, name: Name) -> None:
 
 @app.command()
 @asks("pipeline", "json")
-def audit(call: Call, destination: OfDestination = None, limit: Limit = 100) -> None:
+def audit(call: CommandContext, destination: OfDestination = None, limit: Limit = 100) -> None:
     """Show who did what to which destination, the newest first."""
     from services.cli.output.listing import CHANGES, show_list
 

@@ -7,21 +7,24 @@ from typing import Annotated
 
 import typer
 
-from services.cli.commands.options import Call, asks, end
+from services.cli.commands.options import CommandContext, asks, end
 
 app = typer.Typer(help="List, accept and dismiss routing values without a destination.", no_args_is_help=True)
 
 ProposalId = Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")]
 
 
-class State(StrEnum):
+class ProposalState(StrEnum):
     OPEN = "open"
     DISMISSED = "dismissed"
 
 
 @app.command("list")
 @asks("pipeline", "json")
-def list_(call: Call, state: Annotated[State, typer.Option(help="Only those in this state.")] = State.OPEN) -> None:
+def list_(
+    call: CommandContext,
+    state: Annotated[ProposalState, typer.Option(help="Only those in this state.")] = ProposalState.OPEN,
+) -> None:
     """Show the routing values that have no destination, those with most rows first."""
     from services.cli.output.listing import PROPOSALS, show_list
 
@@ -30,7 +33,7 @@ def list_(call: Call, state: Annotated[State, typer.Option(help="Only those in t
 
 @app.command()
 @asks("pipeline", "json")
-def accept(call: Call, proposal: ProposalId) -> None:
+def accept(call: CommandContext, proposal: ProposalId) -> None:
     """Make it a destination, by the template of the file."""
     from services.cli.output.status_table import show_one
 
@@ -39,7 +42,7 @@ def accept(call: Call, proposal: ProposalId) -> None:
 
 @app.command()
 @asks("pipeline", "json")
-def dismiss(call: Call, proposal: ProposalId) -> None:
+def dismiss(call: CommandContext, proposal: ProposalId) -> None:
     """Dismiss a proposal. It stays dismissed, and can be accepted later."""
     from services.cli.output.status_table import show_one
 

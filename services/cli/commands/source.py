@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from services.cli.commands.options import Call, File, Pipeline, asks, end
+from services.cli.commands.options import CommandContext, File, Pipeline, asks, end
 
 app = typer.Typer(help="Show how far the source may be expired, and expire it.", no_args_is_help=True)
 
 
 @app.command()
 @asks("json")
-def retention(call: Call) -> None:
+def retention(call: CommandContext) -> None:
     """Show how far each source lake may be expired, and what holds it. Exit code 1 while a position is unknown."""
     from services.cli.output import retention as output
 
@@ -53,7 +53,7 @@ def expire(
     from services.cli.expire import command
     from services.cli.runtime.run_service import load_for
 
-    asked = command.Asked(
+    asked = command.ExpiryOptions(
         older_than_s=_seconds(older_than, "--older-than"),
         older_than=older_than or "",
         keep=keep,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.cli.commands.destination_actions import DONE, FAILED, progress
-from services.cli.commands.options import Call
+from services.cli.commands.options import CommandContext
 from services.cli.output.listing import show_list
 from services.cli.output.sanitize import legible
 from services.cli.output.status_table import print_json
@@ -18,14 +18,14 @@ STEPS = (
 )  # fmt: skip
 
 
-def keep(call: Call, destination: str, steps: Sequence[str] | None, *, dry_run: bool) -> int:
+def keep(call: CommandContext, destination: str, steps: Sequence[str] | None, *, dry_run: bool) -> int:
     """Returns the exit code: 1 if it failed, or did not end in the time that there is to wait."""
     pipeline = call.pipeline
     begun = call.client.upkeep(pipeline, destination, steps=steps, dry_run=dry_run)
     return _end(call, _finished(call, pipeline, [dict(begun)]))
 
 
-def keep_all(call: Call, steps: Sequence[str] | None, *, dry_run: bool) -> int:
+def keep_all(call: CommandContext, steps: Sequence[str] | None, *, dry_run: bool) -> int:
     """The same for every destination. Those that get none now are named on standard error."""
     pipeline = call.pipeline
     begun = call.client.upkeep_all(pipeline, steps=steps, dry_run=dry_run)
@@ -34,7 +34,7 @@ def keep_all(call: Call, steps: Sequence[str] | None, *, dry_run: bool) -> int:
     return _end(call, _finished(call, pipeline, begun["operations"]))
 
 
-def _finished(call: Call, pipeline: str, operations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _finished(call: CommandContext, pipeline: str, operations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """As they are now, or once they are over."""
     if call.wait_s is None:
         return list(operations)
@@ -47,7 +47,7 @@ def _finished(call: Call, pipeline: str, operations: Sequence[dict[str, Any]]) -
     return found
 
 
-def _end(call: Call, operations: Sequence[dict[str, Any]]) -> int:
+def _end(call: CommandContext, operations: Sequence[dict[str, Any]]) -> int:
     if call.json:
         print_json(list(operations))
     else:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.commands.options import Call, Limit, OfDestination, asks, end, given
+from services.cli.commands.options import CommandContext, Limit, OfDestination, asks, end, given
 
 app = typer.Typer(help="List work items, dead letters and rejected records, and send them again.", no_args_is_help=True)
 
@@ -20,7 +20,7 @@ SENT = ("matched", "sent", "refused", "more")
 @app.command("list")
 @asks("pipeline", "json")
 def list_(
-    call: Call,
+    call: CommandContext,
     destination: OfDestination = None,
     state: Annotated[str | None, typer.Option(help="waiting, in_flight, done or superseded.")] = None,
     limit: Limit = 100,
@@ -35,7 +35,7 @@ def list_(
 @app.command()
 @asks("pipeline", "json")
 def replay(
-    call: Call,
+    call: CommandContext,
     destination: OfDestination = None,
     kind: Annotated[str | None, typer.Option(help=KINDS_HELP)] = None,
     since: Annotated[str | None, typer.Option(help="Published at this time or later, with its zone.")] = None,
@@ -58,7 +58,7 @@ def replay(
 
 @app.command("dead-letters")
 @asks("pipeline", "json")
-def dead_letters(call: Call, limit: Limit = 100) -> None:
+def dead_letters(call: CommandContext, limit: Limit = 100) -> None:
     """Show messages that could not be read, the newest first."""
     from services.cli.output.listing import LETTERS, show_list
 
@@ -68,7 +68,7 @@ def dead_letters(call: Call, limit: Limit = 100) -> None:
 @app.command()
 @asks("pipeline", "json")
 def redrive(
-    call: Call,
+    call: CommandContext,
     partition: Annotated[int | None, typer.Option(min=0, help="On this partition.")] = None,
     offset: Annotated[int | None, typer.Option(min=0, help="At this offset.")] = None,
     rate: Rate = None,
@@ -82,7 +82,7 @@ def redrive(
 @app.command()
 @asks("pipeline", "json")
 def rejected(
-    call: Call,
+    call: CommandContext,
     partition: Annotated[
         int | None, typer.Option(min=0, help="On this partition of the topic of rejected records.")
     ] = None,
@@ -99,7 +99,7 @@ def rejected(
 @app.command("redrive-rejected")
 @asks("pipeline", "json")
 def redrive_rejected(
-    call: Call,
+    call: CommandContext,
     partition: Annotated[
         int | None, typer.Option(min=0, help="On this partition, as `work rejected` shows it.")
     ] = None,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from rich.progress import Progress
 
-from services.cli.expire.lake import Expiry, kept_newest, kept_younger
+from services.cli.expire.lake import WritableSource, kept_newest, kept_younger
 from services.cli.expire.needs import of_control, of_registry
 from services.cli.expire.plan import Hold, Needs, Plan, first_hold
 from services.cli.expire.trail import note
@@ -31,7 +31,7 @@ DONE, REFUSED = 0, 1
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExpiryOptions:
     """The options."""
 
     older_than_s: float | None = None
@@ -45,7 +45,7 @@ class Asked:
     limit: int = 100_000
 
 
-def main(deployment: Deployment, pipeline: str | None, asked: Asked) -> int:
+def main(deployment: Deployment, pipeline: str | None, asked: ExpiryOptions) -> int:
     """Returns the exit code. Raises ``ConfigError``, ``DependencyError`` and ``ClientError``, with nothing done."""
     config = _chosen(deployment, pipeline)
     lake = _reachable(config)
@@ -104,7 +104,7 @@ def _refuse(needs: Needs) -> int:
     return REFUSED
 
 
-def _plan(catalog: CatalogReader, span: Retained, needs: Needs, asked: Asked) -> Plan:
+def _plan(catalog: CatalogReader, span: Retained, needs: Needs, asked: ExpiryOptions) -> Plan:
     wanted = [needs.lowest, *(Hold(floor, "--floor") for floor in asked.floors)]
     if asked.keep is not None:
         wanted.append(kept_newest(catalog, span, asked.keep))
@@ -132,7 +132,7 @@ def _moment(at: datetime) -> str:
     return at.isoformat(sep=" ", timespec="seconds")
 
 
-def _note(trail: Control | Config, needs: Needs, plan: Plan, asked: Asked) -> None:
+def _note(trail: Control | Config, needs: Needs, plan: Plan, asked: ExpiryOptions) -> None:
     """Into the audit trail first: what may not be written there is not done. ``trail``: control, or by which file the
     registry is found where that does not answer. Raises ``ClientError`` and ``DependencyError``."""
     if not plan.snapshots:
@@ -145,9 +145,9 @@ def _note(trail: Control | Config, needs: Needs, plan: Plan, asked: Asked) -> No
         trail.note_expiry(pipeline, len(plan.snapshots), plan.through, asked.ignored)
 
 
-def _execute(lake: ResolvedLake, plan: Plan, asked: Asked, note: Callable[[], None]) -> int:
+def _execute(lake: ResolvedLake, plan: Plan, asked: ExpiryOptions, note: Callable[[], None]) -> int:
     """``note`` is called once the lake is open for writing."""
-    with closing(Expiry(lake)) as expiry:
+    with closing(WritableSource(lake)) as expiry:
         note()
         if plan.snapshots:
             _expire(expiry, plan)
@@ -157,7 +157,7 @@ def _execute(lake: ResolvedLake, plan: Plan, asked: Asked, note: Callable[[], No
     return DONE
 
 
-def _expire(expiry: Expiry, plan: Plan) -> None:
+def _expire(expiry: WritableSource, plan: Plan) -> None:
     out, done = console(), 0
     try:
         with Progress(console=out, transient=True, disable=not out.is_terminal) as progress:

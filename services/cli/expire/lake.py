@@ -18,7 +18,7 @@ from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection.attach import attach, scanners
 from shared.lake.connection.engine import connect
 from shared.lake.failure import classify
-from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot, Retained
 from shared.lake.upkeep.retention import newest_but, snapshot_at
 from shared.runtime.backoff import delay_s
 
@@ -41,7 +41,7 @@ def kept_younger(catalog: CatalogReader, span: Retained, age: timedelta, written
     return Hold(span.oldest if newest is None else newest.id + 1, f"--older-than {written}")
 
 
-class Expiry:
+class WritableSource:
     """A source that is open for writing. Raises a ``ViaduckError`` for what the lake refuses."""
 
     def __init__(self, lake: ResolvedLake) -> None:
@@ -56,7 +56,7 @@ class Expiry:
     def close(self) -> None:
         self._con.close()
 
-    def expire(self, snapshots: Sequence[Snapshot]) -> Iterator[int]:
+    def expire(self, snapshots: Sequence[LakeSnapshot]) -> Iterator[int]:
         """A transaction for each thousand, the oldest first; yields how many each took."""
         for batch in batches(snapshots, AT_ONCE):
             self._run("CALL ducklake_expire_snapshots($1, versions => $2)", [ALIAS, [each.id for each in batch]])

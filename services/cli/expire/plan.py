@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot, Retained
 
 
 @dataclass(frozen=True, order=True)
@@ -34,7 +34,7 @@ class Plan:
 
     span: Retained
     held_by: Hold
-    snapshots: Sequence[Snapshot]
+    snapshots: Sequence[LakeSnapshot]
     is_limited: bool = False
     """More could go, and ``--limit`` is reached."""
 
@@ -57,5 +57,5 @@ def first_hold(span: Retained, wanted: Iterable[Hold | None]) -> Hold:
     return min([Hold(span.head, "it is the head"), *(each for each in wanted if each is not None)])
 
 
-def batches(snapshots: Sequence[Snapshot], size: int) -> Iterable[Sequence[Snapshot]]:
+def batches(snapshots: Sequence[LakeSnapshot], size: int) -> Iterable[Sequence[LakeSnapshot]]:
     return (snapshots[start : start + size] for start in range(0, len(snapshots), size))

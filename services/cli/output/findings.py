@@ -14,7 +14,7 @@ MOST_COLUMNS = 50
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """One thing that the file names, and what is wrong with it, if anything.
 
     ``columns``: name and type of each column of a table that would come of it.
@@ -27,7 +27,7 @@ class Finding:
     columns: tuple[tuple[str, str], ...] = ()
 
 
-def show(found: Iterable[Finding]) -> None:
+def show(found: Iterable[CheckFinding]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for finding in found:
         table.add_row("ok" if finding.fine else "[bold red]no[/]", cell(finding.what), cell(finding.said))

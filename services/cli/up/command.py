@@ -17,7 +17,7 @@ from services.cli.runtime.ports import require_free
 from services.cli.up.completion import BAD_CONFIGURATION, UNREACHABLE, Goal, worst
 from services.cli.up.outcome import ProgressSummary
 from services.cli.up.process_specs import InForce, Ports, processes, take_copies, take_over
-from services.cli.up.progress import Progress, shown
+from services.cli.up.progress import ProgressDisplay, shown
 from services.cli.up.supervisor import MOST_FAILURES, Supervisor
 from shared.config.declared import Lakes
 from shared.config.deployment import Deployment, load_all
@@ -60,7 +60,7 @@ def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None 
         goals = goals_of(deployment) if once else []
         in_force = InForce(deployment)
         with shown(once) as progress, running(Supervisor(processes(in_force, ports), progress.output)) as supervisor:
-            return Run(in_force, supervisor, signals, progress, goals, timeout_s, as_json).run()
+            return UpRun(in_force, supervisor, signals, progress, goals, timeout_s, as_json).run()
 
 
 def _require_dependencies(config: Config) -> None:
@@ -110,7 +110,7 @@ def running(supervisor: Supervisor) -> Iterator[Supervisor]:
         supervisor.stop()
 
 
-class Run:
+class UpRun:
     """One run of the command: look after the processes, listen for signals, and ask how far its ``goals`` are."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Run:
         in_force: InForce,
         supervisor: Supervisor,
         signals: Signals,
-        progress: Progress,
+        progress: ProgressDisplay,
         goals: Sequence[Goal],
         timeout_s: float | None,
         as_json: bool,

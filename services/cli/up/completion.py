@@ -9,7 +9,7 @@ from typing import Any
 from viaduck_client import ClientError
 
 from services.cli.runtime.client import Control
-from services.cli.up.outcome import ProgressSummary, Verdict, reasons
+from services.cli.up.outcome import ExitVerdict, ProgressSummary, reasons
 from shared.config.model import Config
 from shared.config.partition import assigned
 
@@ -27,7 +27,7 @@ class Goal:
         self._config = config
         self._head = head
         self._why = list(why)
-        self._verdict = Verdict()
+        self._verdict = ExitVerdict()
 
     def look(self, control: Control, since: datetime, now: float) -> None:
         """Ask how far it is, unless it is there or has failed for good. ``now``: monotonic seconds."""

@@ -63,7 +63,7 @@ class ProgressSummary:
 
 
 @dataclass
-class Verdict:
+class ExitVerdict:
     """Collects tallies until one decides: ``code`` is then the command's exit code."""
 
     reached_at: float | None = None

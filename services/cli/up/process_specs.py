@@ -45,7 +45,7 @@ class Ports:
         return f"{READER}=http://127.0.0.1:{self.reader},{APPLIER}=http://127.0.0.1:{self.applier}"
 
 
-class EmbeddedBroker:
+class BrokerProcess:
     """The broker's process; each start of it has another address, which it leaves in a file."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -73,7 +73,7 @@ class InForce:
 def processes(in_force: InForce, ports: Ports) -> list[Spec]:
     """What to run: the three services, after a broker if none is configured."""
     config = in_force.deployment.common
-    broker = EmbeddedBroker(config.state_dir) if config.kafka.bootstrap_servers is None else None
+    broker = BrokerProcess(config.state_dir) if config.kafka.bootstrap_servers is None else None
     own_ports = {READER: ports.reader, APPLIER: ports.applier, CONTROL: ports.control}
     told = {PEERS: ports.peers, **_signing(config)}
     services = [_service(name, in_force, told, port, broker) for name, port in own_ports.items()]
@@ -90,7 +90,7 @@ def _signing(config: Config) -> Mapping[str, str]:
     return {} if is_configured(config.kafka) else {KEY_FILE: str(own_key(config.state_dir))}
 
 
-def _service(name: str, in_force: InForce, common: Mapping[str, str], port: int, broker: EmbeddedBroker | None) -> Spec:
+def _service(name: str, in_force: InForce, common: Mapping[str, str], port: int, broker: BrokerProcess | None) -> Spec:
     def environ() -> Mapping[str, str]:
         told = {**common, OWN_PORT: str(port), ACCEPTED: in_force.deployment.digest}
         return told if broker is None else {**told, BOOTSTRAP: broker.address()}

@@ -18,7 +18,7 @@ from services.cli.up.supervisor import STANDARD_ERROR
 from shared.runtime.background import Background
 
 
-class Progress:
+class ProgressDisplay:
     """Without a terminal: the processes log to standard error by themselves, and nothing moves."""
 
     output = STANDARD_ERROR
@@ -33,7 +33,7 @@ class Progress:
             sys.stderr.write(f"{legible(line)}\n")
 
 
-class Bar(Progress):
+class Bar(ProgressDisplay):
     """On a terminal: two writers would tear the bar, so the processes' output comes through a pipe and is put above."""
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class Bar(Progress):
 
 
 @contextmanager
-def shown(once: bool) -> Iterator[Progress]:
+def shown(once: bool) -> Iterator[ProgressDisplay]:
     if not (once and sys.stderr.isatty()):
-        yield Progress()
+        yield ProgressDisplay()
         return
     bar = Bar()
     bar.start()

@@ -21,7 +21,7 @@ from rich.progress import Progress
 from services.cli.runtime.console import console
 from services.cli.runtime.interruptible import Interruption, interruptible
 from services.cli.runtime.parked import parked
-from services.cli.verify.comparison import Finding, Origin, Past, Subject, Verdict, compare_all
+from services.cli.verify.comparison import ComparedSource, ComparisonResult, Past, Subject, Verdict, compare_all
 from services.cli.verify.registered_destinations import everything
 from services.cli.verify.report import Report
 from services.cli.verify.topic_proof import proofs
@@ -116,7 +116,7 @@ def _unknown(name: str, known: list[str]) -> str:
     return f"there is no such destination; did you mean {near[0]}?" if near else "there is no such destination"
 
 
-def _origin(config: Config) -> Origin:
+def _origin(config: Config) -> ComparedSource:
     """The source, after a look whether it is there. Raises ``DependencyError``."""
     try:
         lake = Lakes(config).source()
@@ -124,7 +124,7 @@ def _origin(config: Config) -> Origin:
             catalog.head()
     except ViaduckError as error:
         raise DependencyError(SOURCE, error.message, error.hint) from None
-    return Origin(lake, config.source.schema_name, config.source.table, config.routing)
+    return ComparedSource(lake, config.source.schema_name, config.source.table, config.routing)
 
 
 def _parked(config: Config, chosen: Sequence[FileDestination]) -> dict[str, Problem]:
@@ -153,7 +153,7 @@ def _verdicts(
         try:
             subjects.append(_subject(config, destination, past))
         except ViaduckError as error:
-            verdicts[destination.id] = Verdict(destination.id, Finding.FAILED, problem=error.problem())
+            verdicts[destination.id] = Verdict(destination.id, ComparisonResult.FAILED, problem=error.problem())
     verdicts |= {verdict.destination: verdict for verdict in compare(subjects)}
     return [verdicts[destination.id] for destination in chosen]
 
@@ -179,7 +179,7 @@ class Comparisons:
         self._console = console
         self._interruption = interruption
 
-    def compare(self, origin: Origin, subjects: Sequence[Subject]) -> Iterator[Verdict]:
+    def compare(self, origin: ComparedSource, subjects: Sequence[Subject]) -> Iterator[Verdict]:
         if not subjects:
             return
         with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as progress:
@@ -190,7 +190,9 @@ class Comparisons:
                     progress.advance(task, len(verdicts))
                     yield from verdicts
 
-    def _jobs(self, spark: SparkContext, origin: Origin, subjects: Sequence[Subject]) -> Iterator[list[Verdict]]:
+    def _jobs(
+        self, spark: SparkContext, origin: ComparedSource, subjects: Sequence[Subject]
+    ) -> Iterator[list[Verdict]]:
         """One small job per share, as many at a time as Spark has cores: what is done can be shown at once."""
         parallel, memory_limit = max(1, spark.defaultParallelism), self._config.applier.memory_limit
         count = max(1, min(MAX_SHARE, len(subjects) // (2 * parallel)))

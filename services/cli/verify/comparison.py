@@ -13,7 +13,7 @@ import duckdb
 
 from services.cli.verify.differences import Differences, Multisets
 from services.cli.verify.expected_rows import Expected, SourceSlice, default_of
-from services.cli.verify.past_proof import COMPACTED, GONE, TIDIED, PastProof, Stamped, last_compaction, stamped
+from services.cli.verify.past_proof import COMPACTED, GONE, TIDIED, PastProof, StampedPosition, last_compaction, stamped
 from shared.config.catalogs import ResolvedLake
 from shared.config.model import Routing
 from shared.contracts.errors import DestinationError, SourceError, ViaduckError
@@ -35,7 +35,7 @@ NOT_THE_SAME = ("table_mismatch", "source_recreated", "source_moved", "routing_v
 """Problems that make a destination different whatever its rows are."""
 
 
-class Finding(StrEnum):
+class ComparisonResult(StrEnum):
     EQUAL = "equal"
     DIFFERENT = "different"
     NOT_SEEDED = "not_seeded"
@@ -44,7 +44,7 @@ class Finding(StrEnum):
 
 
 @dataclass(frozen=True)
-class Origin:
+class ComparedSource:
     """The source table that destinations are compared with."""
 
     lake: ResolvedLake
@@ -79,7 +79,7 @@ class Verdict:
     """What the comparison of one destination came to."""
 
     destination: str
-    finding: Finding
+    finding: ComparisonResult
     position: int | None = None
     proven_at: int | None = None
     """The source snapshot that was read: the head where nothing of the destination changed after its position."""
@@ -92,7 +92,7 @@ class Verdict:
     """None where the retained snapshots were not asked for."""
 
 
-def compare_all(origin: Origin, subjects: Sequence[Subject], memory_limit: str | None = None) -> list[Verdict]:
+def compare_all(origin: ComparedSource, subjects: Sequence[Subject], memory_limit: str | None = None) -> list[Verdict]:
     """Compare some destinations with one source, one after the other, each on a DuckDB instance of its own.
 
     A lake that can't be read is a verdict too, so one of them never costs the others theirs.
@@ -100,20 +100,22 @@ def compare_all(origin: Origin, subjects: Sequence[Subject], memory_limit: str |
     return [_compared(origin, subject, memory_limit) for subject in subjects]
 
 
-def _compared(origin: Origin, subject: Subject, memory_limit: str | None) -> Verdict:
+def _compared(origin: ComparedSource, subject: Subject, memory_limit: str | None) -> Verdict:
     began = time.perf_counter()
     with closing(connect(memory_limit=memory_limit, catalogs=scanners(origin.lake, subject.lake))) as con:
         read_whole(con)
         try:
             attach(con, SOURCE, origin.lake, read_only=True)
         except ViaduckError as error:
-            return Verdict(subject.destination, Finding.FAILED, problem=error.problem())
+            return Verdict(subject.destination, ComparisonResult.FAILED, problem=error.problem())
         with closing(CatalogReader.attached(origin.lake, con, SOURCE)) as catalog:
             verdict = _compare(con, catalog, origin, subject)
     return replace(verdict, seconds=round(time.perf_counter() - began, 3))
 
 
-def _compare(con: duckdb.DuckDBPyConnection, catalog: CatalogReader, origin: Origin, subject: Subject) -> Verdict:
+def _compare(
+    con: duckdb.DuckDBPyConnection, catalog: CatalogReader, origin: ComparedSource, subject: Subject
+) -> Verdict:
     try:
         attach(con, DESTINATION, subject.lake, read_only=True)
         confine(con, SOURCE, DESTINATION)
@@ -125,7 +127,7 @@ def _compare(con: duckdb.DuckDBPyConnection, catalog: CatalogReader, origin: Ori
         verdict = _pinned_verdict(Comparison(con, catalog, origin, subject))
         return verdict if subject.past is None else _with_past(verdict, con, catalog, origin, subject, subject.past)
     except LakeAbsent as error:
-        return Verdict(subject.destination, Finding.NOT_SEEDED, problem=error.problem())
+        return Verdict(subject.destination, ComparisonResult.NOT_SEEDED, problem=error.problem())
     except ViaduckError as error:
         return _failed(subject, error)
     except duckdb.Error as error:
@@ -133,7 +135,7 @@ def _compare(con: duckdb.DuckDBPyConnection, catalog: CatalogReader, origin: Ori
 
 
 def _failed(subject: Subject, error: ViaduckError) -> Verdict:
-    finding = Finding.DIFFERENT if error.type in NOT_THE_SAME else Finding.FAILED
+    finding = ComparisonResult.DIFFERENT if error.type in NOT_THE_SAME else ComparisonResult.FAILED
     return Verdict(subject.destination, finding, problem=error.problem())
 
 
@@ -153,7 +155,7 @@ def _with_past(
     verdict: Verdict,
     con: duckdb.DuckDBPyConnection,
     catalog: CatalogReader,
-    origin: Origin,
+    origin: ComparedSource,
     subject: Subject,
     past: Past,
 ) -> Verdict:
@@ -164,19 +166,19 @@ def _with_past(
     for each in snapshots:
         found = _pinned_verdict(Comparison(con, catalog, origin, subject, each.snapshot))
         proof = _noted(proof, each, found, is_compacted=each.snapshot < compacted)
-    is_different = proof.different and verdict.finding is Finding.EQUAL
-    return replace(verdict, past=proof, finding=Finding.DIFFERENT if is_different else verdict.finding)
+    is_different = proof.different and verdict.finding is ComparisonResult.EQUAL
+    return replace(verdict, past=proof, finding=ComparisonResult.DIFFERENT if is_different else verdict.finding)
 
 
-def _noted(proof: PastProof, snapshot: Stamped, found: Verdict, *, is_compacted: bool) -> PastProof:
+def _noted(proof: PastProof, snapshot: StampedPosition, found: Verdict, *, is_compacted: bool) -> PastProof:
     """What DuckLake shows by time travel behind a compaction proves nothing, whatever it is."""
     if is_compacted or found.note:
         return proof.with_unproven(COMPACTED if is_compacted else found.note)
     if found.problem is not None and found.problem.type in GONE:
         return proof.with_unproven(found.problem.message)
-    if found.finding is Finding.EQUAL:
+    if found.finding is ComparisonResult.EQUAL:
         return proof.with_proven()
-    if found.finding is Finding.NOT_SEEDED:
+    if found.finding is ComparisonResult.NOT_SEEDED:
         return proof.with_unproven(TIDIED)
     return proof.with_different(snapshot, _in_short(found))
 
@@ -204,7 +206,7 @@ class Comparison:
 
     con: duckdb.DuckDBPyConnection
     catalog: CatalogReader
-    origin: Origin
+    origin: ComparedSource
     subject: Subject
     at: int | None = None
     """The destination's snapshot; None for its newest."""
@@ -213,7 +215,7 @@ class Comparison:
         # The destination is pinned before the source, so the head that is seen is never older than the position.
         cursor = read_position(self.con, DESTINATION, self.subject.pipeline, self.subject.destination, self.at)
         if cursor is None:
-            return Verdict(self.subject.destination, Finding.NOT_SEEDED)
+            return Verdict(self.subject.destination, ComparisonResult.NOT_SEEDED)
         table, head = self._source_table()
         self._require_same_source(cursor, table)
         value = self._canonical_value(table, cursor.position)
@@ -230,7 +232,7 @@ class Comparison:
         ).differences()
         return Verdict(
             self.subject.destination,
-            Finding.DIFFERENT if differences.total else Finding.EQUAL,
+            ComparisonResult.DIFFERENT if differences.total else ComparisonResult.EQUAL,
             cursor.position,
             expected.proven_at,
             int(self.con.execute(f"SELECT count(*) FROM ({found})").fetchall()[0][0]),

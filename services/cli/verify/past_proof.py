@@ -29,7 +29,7 @@ TIDIED = "upkeep has removed the cursor of this snapshot"
 
 
 @dataclass(frozen=True)
-class Stamped:
+class StampedPosition:
     """A retained snapshot of a destination, and the position that its stamp tells."""
 
     snapshot: int
@@ -43,7 +43,7 @@ class PastProof:
     proven: int = 0
     unproven: int = 0
     different: int = 0
-    shown: tuple[tuple[Stamped, str], ...] = ()
+    shown: tuple[tuple[StampedPosition, str], ...] = ()
     """The first different ones, each with what is wrong."""
     note: str = ""
 
@@ -53,11 +53,13 @@ class PastProof:
     def with_unproven(self, why: str) -> PastProof:
         return replace(self, unproven=self.unproven + 1, note=self.note or why)
 
-    def with_different(self, stamped: Stamped, said: str) -> PastProof:
+    def with_different(self, stamped: StampedPosition, said: str) -> PastProof:
         return replace(self, different=self.different + 1, shown=(*self.shown, (stamped, said))[:SHOWN])
 
 
-def stamped(catalog: CatalogReader, pipeline: str, destination: str, since: datetime | None) -> Iterator[Stamped]:
+def stamped(
+    catalog: CatalogReader, pipeline: str, destination: str, since: datetime | None
+) -> Iterator[StampedPosition]:
     """The retained snapshots that moved the destination, the newest first; those before ``since`` are left out."""
     before: int | None = None
     while found := catalog.history(f'"destination": "{destination}"', PAGE, before):
@@ -65,7 +67,7 @@ def stamped(catalog: CatalogReader, pipeline: str, destination: str, since: date
             stamp = read_stamp(each.extra_info)
             is_young = since is None or each.time >= since
             if is_young and stamp is not None and stamp.speaks_of(pipeline, destination) and stamp.kind in MOVED:
-                yield Stamped(each.snapshot, stamp.through)
+                yield StampedPosition(each.snapshot, stamp.through)
         before = found[-1].snapshot
 
 

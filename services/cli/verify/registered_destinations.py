@@ -49,7 +49,7 @@ DOCUMENTS = table("documents", *map(column, ("pipeline", "content", "state")))
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownPipelines:
     """``configs``: pipelines, each with all its destinations. ``unknown``: what could not be learned, a line each."""
 
     configs: tuple[Config, ...]
@@ -66,7 +66,7 @@ class Life:
 
 
 @dataclass
-class Registered:
+class RegistryContent:
     """What control, or its registry, holds: the entry of each destination by id, and what each pipeline was put as."""
 
     entries: dict[str, dict[str, Entry]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Registered:
     refused: list[str] = field(default_factory=list)
 
 
-def everything(deployment: Deployment, environ: Mapping[str, str] = os.environ) -> Known:
+def everything(deployment: Deployment, environ: Mapping[str, str] = os.environ) -> KnownPipelines:
     """The deployment's pipelines with all destinations that are known anywhere."""
     troubles: list[str] = []
     for ask in (_of_control, _of_registry):
@@ -83,10 +83,10 @@ def everything(deployment: Deployment, environ: Mapping[str, str] = os.environ) 
         except (ConfigError, DependencyError, ClientError) as error:
             troubles.append(str(error).replace("\n", "; "))
     said = f"only the files' destinations were looked at, there may be others: {'; '.join(troubles)}"
-    return Known(deployment.configs, (said,))
+    return KnownPipelines(deployment.configs, (said,))
 
 
-def _joined(deployment: Deployment, found: Registered, environ: Mapping[str, str]) -> Known:
+def _joined(deployment: Deployment, found: RegistryContent, environ: Mapping[str, str]) -> KnownPipelines:
     withheld = (f"{name}: {'; '.join(said)}" for name, said in deployment.withheld.items())
     configs, unknown = [], [*found.refused, *withheld]
     names = [
@@ -102,7 +102,7 @@ def _joined(deployment: Deployment, found: Registered, environ: Mapping[str, str
         more, faults = _more(config, found.entries.get(name, {}))
         configs.append(config.model_copy(update={"destinations": (*config.destinations, *more)}))
         unknown += faults
-    return Known(tuple(configs), tuple(unknown))
+    return KnownPipelines(tuple(configs), tuple(unknown))
 
 
 def _put(deployment: Deployment, name: str, document: Mapping[str, Any] | None, environ: Mapping[str, str]) -> Config:
@@ -148,10 +148,10 @@ def _text(value: object) -> str:
 # -- control ----------------------------------------------------------------------------------------------------------
 
 
-def _of_control(deployment: Deployment, _: Mapping[str, str]) -> Registered:
+def _of_control(deployment: Deployment, _: Mapping[str, str]) -> RegistryContent:
     """Raises ``DependencyError`` where no control of this deployment answers, ``ClientError`` where it rejects us."""
     control = control_of(deployment.common)
-    found = Registered()
+    found = RegistryContent()
     try:
         names = control.pipelines()
         if not set(deployment.names) & set(names):
@@ -187,7 +187,7 @@ def _entries(control: Control, pipeline: str, declared: set[str], refused: list[
 # -- its registry -----------------------------------------------------------------------------------------------------
 
 
-def _of_registry(deployment: Deployment, environ: Mapping[str, str]) -> Registered:
+def _of_registry(deployment: Deployment, environ: Mapping[str, str]) -> RegistryContent:
     return _asked(deployment, environ, _read)
 
 
@@ -214,8 +214,8 @@ def _read_lives(con: Connection) -> Mapping[tuple[str, str], Life]:
     return {(row["pipeline"], row["id"]): Life(row["generation"], row["seed_at"], row["removing"]) for row in rows}
 
 
-def _read(con: Connection) -> Registered:
-    found = Registered()
+def _read(con: Connection) -> RegistryContent:
+    found = RegistryContent()
     there = select(DESTINATIONS).where(DESTINATIONS.c.removed.is_(False))
     for row in con.execute(there).mappings():
         spec = json.loads(row["spec"])

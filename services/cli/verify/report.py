@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.output.sanitize import legible
-from services.cli.verify.comparison import Finding, Verdict
+from services.cli.verify.comparison import ComparisonResult, Verdict
 from services.cli.verify.differences import Difference, Differences, Row
 from services.cli.verify.past_proof import PastProof
 from shared.contracts.messages import Problem
@@ -20,7 +20,12 @@ from shared.contracts.messages import Problem
 FULL_TABLE = 40
 """Up to that many destinations are all listed; of more only those that are not equal."""
 
-STYLES = {Finding.EQUAL: "green", Finding.DIFFERENT: "red", Finding.FAILED: "red", Finding.NOT_SEEDED: "yellow"}
+STYLES = {
+    ComparisonResult.EQUAL: "green",
+    ComparisonResult.DIFFERENT: "red",
+    ComparisonResult.FAILED: "red",
+    ComparisonResult.NOT_SEEDED: "yellow",
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Report:
 
     @property
     def bad(self) -> list[Verdict]:
-        return [v for v in self.verdicts if v.finding is not Finding.EQUAL or v.destination in self.parked]
+        return [v for v in self.verdicts if v.finding is not ComparisonResult.EQUAL or v.destination in self.parked]
 
     def print(self, console: Console) -> None:
         listed = self.verdicts if len(self.verdicts) <= FULL_TABLE else self.bad
@@ -58,7 +63,7 @@ class Report:
     def summary(self) -> str:
         count, equal = len(self.verdicts), len(self.verdicts) - len(self.bad)
         rows = sum(verdict.rows or 0 for verdict in self.verdicts)
-        unseen = sum(verdict.finding is Finding.FAILED for verdict in self.verdicts)
+        unseen = sum(verdict.finding is ComparisonResult.FAILED for verdict in self.verdicts)
         but = f", {unseen} could not be compared" if unseen else ""
         proven = f"{equal} of {count} destinations of {self.pipeline} proven equal"
         return f"{proven}{but}{self._past()}, {rows:,} rows in {self.seconds:.1f} s"

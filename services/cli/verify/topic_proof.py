@@ -18,7 +18,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from services.cli.runtime.lock import broker_address
-from services.cli.verify.comparison import DESTINATION, Finding, Subject, Verdict
+from services.cli.verify.comparison import DESTINATION, ComparisonResult, Subject, Verdict
 from services.cli.verify.differences import Differences, Multisets
 from shared.config.model import Config
 from shared.config.topic_rules import column_that_routes
@@ -72,13 +72,17 @@ class TopicProof:
         try:
             found = self._compared(subject)
         except LakeAbsent as error:
-            found = Verdict(subject.destination, Finding.NOT_SEEDED, problem=error.problem())
+            found = Verdict(subject.destination, ComparisonResult.NOT_SEEDED, problem=error.problem())
         except ViaduckError as error:
-            kind = Finding.DIFFERENT if error.type in ("source_recreated", "table_mismatch") else Finding.FAILED
+            kind = (
+                ComparisonResult.DIFFERENT
+                if error.type in ("source_recreated", "table_mismatch")
+                else ComparisonResult.FAILED
+            )
             found = Verdict(subject.destination, kind, problem=error.problem())
         except duckdb.Error as error:
             known = classify(error, f"comparing {subject.destination} with its topic")
-            found = Verdict(subject.destination, Finding.FAILED, problem=known.problem())
+            found = Verdict(subject.destination, ComparisonResult.FAILED, problem=known.problem())
         return replace(found, seconds=round(time.perf_counter() - began, 3))
 
     def _compared(self, subject: Subject) -> Verdict:
@@ -101,7 +105,7 @@ class TopicProof:
     def _judged(self, con: duckdb.DuckDBPyConnection, subject: Subject, stamps: Iterable[str | None]) -> Verdict:
         cursor = read_position(con, DESTINATION, subject.pipeline, subject.destination)
         if cursor is None:
-            return Verdict(subject.destination, Finding.NOT_SEEDED)
+            return Verdict(subject.destination, ComparisonResult.NOT_SEEDED)
         identity = self.log.identity()
         _require_same(cursor, identity, subject)
         end = _vector_of(con, subject, cursor)
@@ -115,8 +119,8 @@ class TopicProof:
         gone = "records that retention took since were not compared" if begin != start else ""
         unasked = UNASKED if self.own is None else ""
         return Verdict(
-            subject.destination, Finding.DIFFERENT if differences.total else Finding.EQUAL, cursor.position,
-            cursor.position, rows, differences, "; ".join(filter(None, (note, gone, unasked))),
+            subject.destination, ComparisonResult.DIFFERENT if differences.total else ComparisonResult.EQUAL,
+            cursor.position, cursor.position, rows, differences, "; ".join(filter(None, (note, gone, unasked))),
         )  # fmt: skip
 
     def _load(self, con: duckdb.DuckDBPyConnection, begin: Vector, end: Vector, value: str) -> None:

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from services.control.api.models import DestinationId, PipelineName, StampedSnapshot, require_known
-from services.control.operations.destination_past import AsOf, Past
+from services.control.operations.destination_past import AsOf, ExactSnapshot
 from services.control.web.context import CurrentPast, PipelineView
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 from shared.contracts.messages import MOST
 from shared.contracts.projection import project
 
@@ -63,10 +63,10 @@ def show_as_of(
         return _shown(past.at_time(name, time))
     if position is not None and time is None:
         return _shown(past.at_position(name, position))
-    raise Problem("invalid", "give either time or position", "?time=2026-03-01T00:00:00Z")
+    raise HttpProblem("invalid", "give either time or position", "?time=2026-03-01T00:00:00Z")
 
 
 def _shown(found: AsOf) -> SnapshotAsOf:
-    past: Past = found.past
+    past: ExactSnapshot = found.past
     columns = [project(ColumnThen, each) for each in found.columns]
     return project(SnapshotAsOf, past, past.stamp, found, columns=columns)

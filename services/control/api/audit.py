@@ -8,7 +8,7 @@ from services.control.api.models import Page
 from services.control.store.audit_log import Change
 from services.control.web.context import sources_of
 from services.control.web.paging import AskedPage, cut, read_number, write_number
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
@@ -18,7 +18,7 @@ def list_incidents(request: Request, asked: AskedPage) -> Page[Change]:
     """Tokens that were made and revoked, who logged in, what was refused and what was only validated, newest first."""
     trail = sources_of(request).audit_log
     if trail is None:
-        raise Problem("not_found", "this control keeps no audit trail")
+        raise HttpProblem("not_found", "this control keeps no audit trail")
     found = trail.entries(asked.limit + 1, read_number(asked.after))
     shown, following = cut(found, asked.limit, lambda entry: write_number(entry.id))
     return Page(items=list(shown), next=following)

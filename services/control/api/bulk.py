@@ -12,7 +12,7 @@ from services.control.api.models import DestinationId, PipelineName
 from services.control.view.destination_status import State, View
 from services.control.web.context import CurrentCaller, CurrentDestinations, PipelineView
 from services.control.web.idempotency import IDEMPOTENT
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"])
 
@@ -89,10 +89,12 @@ def act_on_many(
     The same again finds them changed already, and changes nothing.
     """
     if not which.names_any:
-        raise Problem("invalid", "the body names no destinations", "give ids, state, reason or prefix, or every: true")
+        raise HttpProblem(
+            "invalid", "the body names no destinations", "give ids, state, reason or prefix, or every: true"
+        )
     wanted = sorted(which.of(view))
     if which.expected is not None and which.expected != len(wanted):
         said = f"{len(wanted)} destinations match, not {which.expected}; nothing was changed"
-        raise Problem("precondition_failed", said, "list the matching destinations and send the request again")
+        raise HttpProblem("precondition_failed", said, "list the matching destinations and send the request again")
     changed, refused = service.act_all(wanted, verb.value, caller.name)
     return Acted(matched=len(wanted), changed=changed, refused=refused, destinations=wanted)

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from services.control.api.models import DestinationId, PipelineName, require_known
-from services.control.operations.destination_schema import Schema
+from services.control.operations.destination_schema import SchemaComparison
 from services.control.web.context import CurrentSchemas, PipelineView
 from services.control.web.problems import declared
 from shared.contracts.evolution import EvolutionPolicy
@@ -89,7 +89,7 @@ def show_schema(
     return _shown(schemas.of(require_known(view, destination)))
 
 
-def _shown(found: Schema) -> DestinationSchema:
+def _shown(found: SchemaComparison) -> DestinationSchema:
     ids = found.following.ids
     own = (
         project(DestinationColumn, field, path=path, type=field.declared, source_id=ids.get(field.id))

@@ -27,7 +27,7 @@ from services.control.web.context import CurrentDestinations, CurrentPipeline, P
 from services.control.web.paging import After, AskedPage, cut, page, read_number, write_number
 from services.control.web.problems import declared
 from shared.contracts.projection import project
-from shared.lake.catalog.stamps import Stamped
+from shared.lake.catalog.stamps import StampedCommit
 from shared.lake.stamp import read_stamp
 
 # What comes from memory is answered on the event loop: a thread that computes would wait for the interpreter longer
@@ -160,7 +160,7 @@ def _rank(each: StatusSummary, sort: str) -> float:
     return -rank if sort.startswith("-") else rank
 
 
-def _commits(found: Sequence[Stamped], view: View, destination: str) -> list[Commit]:
+def _commits(found: Sequence[StampedCommit], view: View, destination: str) -> list[Commit]:
     ours = (_commit(each, view.pipeline, destination) for each in found)
     seen = view.seen.get(destination)
     took = {} if seen is None else {(seen.generation, position): seconds for position, seconds in seen.took}
@@ -179,7 +179,7 @@ def _timed(commit: Commit, took: Mapping[tuple[int, int], float]) -> Commit:
     return commit.model_copy(update={"seconds": took.get((commit.generation, commit.through))})
 
 
-def _commit(stamped: Stamped, pipeline: str, destination: str) -> Commit | None:
+def _commit(stamped: StampedCommit, pipeline: str, destination: str) -> Commit | None:
     """None for a commit by another writer whose name only looks alike, or for a stamp that is not Viaduck's."""
     said = read_stamp(stamped.extra_info)
     if said is None or not said.speaks_of(pipeline, destination):

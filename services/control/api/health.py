@@ -16,7 +16,7 @@ from shared.runtime.metrics import CONTENT_TYPE
 Current = Annotated[Sources, Depends(sources_of)]
 
 
-class Health(BaseModel):
+class Liveness(BaseModel):
     """Whether the process turns; ``threads``: which of its loops do not, and for how long."""
 
     status: str = "ok"
@@ -38,15 +38,15 @@ router = APIRouter(tags=["health"])
 @router.get(
     "/healthz",
     response_model_exclude_none=True,
-    responses={503: {"model": Health, "description": "A loop of the process makes no progress"}},
+    responses={503: {"model": Liveness, "description": "A loop of the process makes no progress"}},
 )
-async def healthz(response: Response) -> Health:
+async def healthz(response: Response) -> Liveness:
     """Whether the process turns. It waits for no thread: those may all be busy with lakes that do not answer."""
     still = standing_still()
     if not still:
-        return Health()
+        return Liveness()
     response.status_code = 503
-    return Health(status="stands still", threads=still)
+    return Liveness(status="stands still", threads=still)
 
 
 @router.get("/readyz", responses={503: {"model": Ready, "description": "A dependency does not answer"}})

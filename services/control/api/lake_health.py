@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 
 from services.control.api.models import DestinationId, Page, PipelineName, require_known
 from services.control.view.destination_status import View
-from services.control.view.lake_health import SORTED_BY, Health, rank, shown
+from services.control.view.lake_health import SORTED_BY, HealthShown, rank, shown
 from services.control.web.context import PipelineView
 from services.control.web.paging import AskedPage, PageRequest, ranked_page
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["destinations"])
 
@@ -30,10 +30,10 @@ Sort = Annotated[
 ]
 
 
-class HealthPage(Page[Health]):
+class HealthPage(Page[HealthShown]):
     """The source's lake, and those of one page of destinations."""
 
-    source: Health
+    source: HealthShown
 
 
 @router.get("/destinations/{destination}/health", responses=declared("not_found"))
@@ -41,7 +41,7 @@ async def show_lake_health(
     pipeline: PipelineName,  # noqa: ARG001 - the view is of it
     destination: DestinationId,
     view: PipelineView,
-) -> Health:
+) -> HealthShown:
     """How a destination's table and lake fare: files, rows, snapshots, as its catalog had them at the last look."""
     return shown(view.pipeline, destination, view.health_of(require_known(view, destination)))
 
@@ -68,11 +68,11 @@ def _ordered(view: View, keys: list[str], asked: PageRequest) -> tuple[list[str]
 
 
 def _keys(sort: str) -> list[str]:
-    """The keys by which to sort before the id. Raises ``Problem`` for what is no key."""
+    """The keys by which to sort before the id. Raises ``HttpProblem`` for what is no key."""
     keys = [key.strip() for key in sort.split(",")]
     for key in keys:
         if key != ID and key.removeprefix("-") not in SORTED_BY:
-            raise Problem("invalid", f"sort: {key[:40]!r} is no key", f"choose among {', '.join((ID, *SORTED_BY))}")
+            raise HttpProblem("invalid", f"sort: {key[:40]!r} is no key", f"choose among {', '.join((ID, *SORTED_BY))}")
     if len(keys) > MOST_KEYS:
-        raise Problem("invalid", f"sort: more than {MOST_KEYS} keys", "leave out those that decide least")
+        raise HttpProblem("invalid", f"sort: more than {MOST_KEYS} keys", "leave out those that decide least")
     return [key for key in keys if key != ID]

@@ -22,7 +22,7 @@ from pydantic import (
 from services.control.model.declared import OF_A_LAKE, as_put
 from services.control.operations.destination_entry import EXAMPLE as ENTRY
 from services.control.operations.destination_entry import Entry, EntryEvolution, EntryLayout
-from services.control.operations.long_operations import Operation
+from services.control.operations.long_operations import LongOperation
 from services.control.store.audit_log import RegistryRebuilt
 from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status, View, status
 from services.control.web import problems
@@ -136,7 +136,7 @@ AS_DECLARED = ("name", "lake", "schema_name", "table", "seed_mode", "upkeep")
 
 
 def detail(view: View, destination: str) -> Detail:
-    """A destination as it is shown. Raises ``Problem`` where there is none of that id."""
+    """A destination as it is shown. Raises ``HttpProblem`` where there is none of that id."""
     held = view.destinations[require_known(view, destination)]
     declared = held.declared
     put = as_put(declared)
@@ -157,10 +157,10 @@ def detail(view: View, destination: str) -> Detail:
 
 
 def require_known(view: View, destination: str) -> str:
-    """``destination`` where there is one of that id. Raises ``Problem``."""
+    """``destination`` where there is one of that id. Raises ``HttpProblem``."""
     if destination not in view.destinations:
         hint = f"GET /v1/pipelines/{view.pipeline}/destinations lists them"
-        raise problems.Problem("not_found", f"the pipeline {view.pipeline} has no destination {destination}", hint)
+        raise problems.HttpProblem("not_found", f"the pipeline {view.pipeline} has no destination {destination}", hint)
     return destination
 
 
@@ -261,7 +261,7 @@ class OperationStatus(BaseModel):
     """What an upkeep came to; null while it runs."""
 
 
-def operation_status(pipeline: str, operation: Operation) -> OperationStatus:
+def operation_status(pipeline: str, operation: LongOperation) -> OperationStatus:
     return project(OperationStatus, operation, pipeline=pipeline, to=operation.seed_at, upkeep=operation.result)
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from services.control.api.models import OperationStatus, Page, PipelineName, operation_status
 from services.control.web.context import CurrentDestinations, PipelineView
 from services.control.web.paging import AskedPage, cut, read_id, write_id
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/operations", tags=["operations"])
 
@@ -39,5 +39,5 @@ def show_operation(
     """How far an operation is."""
     found = service.operations.find(operation)
     if found is None:
-        raise Problem("not_found", f"there is no operation {operation}", "GET …/operations lists the newest")
+        raise HttpProblem("not_found", f"there is no operation {operation}", "GET …/operations lists the newest")
     return operation_status(pipeline, service.now_of(found, view))

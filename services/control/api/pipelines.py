@@ -17,7 +17,7 @@ from services.control.api.read_only_fields import document_of
 from services.control.operations.pipeline_entry import EXAMPLE, TOPIC_EXAMPLE
 from services.control.operations.pipeline_service import PipelineService
 from services.control.store.audit_log import Change
-from services.control.store.pipeline_store import Document
+from services.control.store.pipeline_store import StoredPipeline
 from services.control.view.destination_status import PipelineStatus, View, pipeline_status
 from services.control.web.conditions import GivenConditions, IfMatch, etag, matching, put_answers, sends
 from services.control.web.context import (
@@ -31,7 +31,7 @@ from services.control.web.context import (
 )
 from services.control.web.json_bodies import StrictRoute
 from services.control.web.paging import AskedPage, cut, page, read_number, write_number
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 from shared.contracts.projection import project
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], route_class=StrictRoute)
@@ -71,7 +71,7 @@ def show_document(pipeline: PipelineName, service: CurrentPipelines, response: R
     """A pipeline that came over REST as it was put: change it, and PUT it to the pipeline with the ETag."""
     document = service.find(pipeline)
     if document is None:
-        raise Problem(
+        raise HttpProblem(
             "not_found", f"there is no pipeline {pipeline} that came over REST", "GET /v1/pipelines lists all"
         )
     response.headers["ETag"] = etag(document.version)
@@ -137,7 +137,7 @@ def _shown(pipeline: str, request: Request, response: Response) -> PipelineDetai
     return _detail(pipeline, request, document)
 
 
-def _detail(pipeline: str, request: Request, document: Document | None) -> PipelineDetail:
+def _detail(pipeline: str, request: Request, document: StoredPipeline | None) -> PipelineDetail:
     service, views = sources_of(request).pipeline_service, views_of(request)
     listed, rebuilt = _listed(pipeline, views, service), views[pipeline].rebuilt if pipeline in views else None
     if document is None:

@@ -17,7 +17,7 @@ from services.control.web.context import CurrentCaller, CurrentDiscovery, Curren
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
 from services.control.web.paging import AskedPage, page
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 from shared.contracts.errors import DestinationError
 from shared.contracts.projection import project
 
@@ -104,7 +104,7 @@ def accept_proposal(
     try:
         done = discovery.accept(proposal, caller.name)
     except DestinationError as error:
-        raise Problem("check_failed", f"{error.type}: {error.message}", error.hint) from None
+        raise HttpProblem("check_failed", f"{error.type}: {error.message}", error.hint) from None
     response.headers["Location"] = f"/v1/pipelines/{pipeline}/destinations/{done.held.id}"
     return shown_done(handle, response, done)
 

@@ -8,7 +8,7 @@ from typing import Any
 from services.control.api.models import Detail, PipelineDetail
 from services.control.model.lifecycle import Refused
 from services.control.view.destination_status import OFF
-from services.control.web.problems import FieldProblem, Problem, said
+from services.control.web.problems import FieldProblem, HttpProblem, said
 
 FIXED = {
     "pipeline": "the path names the pipeline",
@@ -22,7 +22,7 @@ FIXED = {
 
 
 def require_unchanged(shown: Mapping[str, Any], pipeline: str, present: Detail | None, *, conditional: bool) -> None:
-    """Raises ``Problem`` where a read-only field asks for something, ``Refused`` where it is of another version.
+    """Raises ``HttpProblem`` where a read-only field asks for something, ``Refused`` where it is of another version.
 
     ``present`` is None where there is no such destination yet. ``conditional``: an If-Match says what was seen.
     """
@@ -36,7 +36,7 @@ def require_unchanged(shown: Mapping[str, Any], pipeline: str, present: Detail |
         is_now = f"{now['state']} now" if present is not None else "set by control"
         fields.append(FieldProblem(path="state", message=f"is read-only, and {is_now}; POST …:pause, …:resume, …:stop"))
     if fields:
-        raise Problem("invalid", said(fields), fields=fields)
+        raise HttpProblem("invalid", said(fields), fields=fields)
     if present is not None and not conditional and shown.get("version", present.version) != present.version:
         raise Refused(
             "precondition_failed", f"{present.id} is at version {present.version} now", "GET it again, then decide"
@@ -60,5 +60,5 @@ def document_of(pipeline: str, body: Mapping[str, Any], present: PipelineDetail 
     if present is not None and body.get("managed_by", present.managed_by) != present.managed_by:
         fields.append(FieldProblem(path="managed_by", message=f"is read-only, and {present.managed_by!r} here"))
     if fields or not isinstance(document, dict):
-        raise Problem("invalid", said(fields), fields=fields)
+        raise HttpProblem("invalid", said(fields), fields=fields)
     return document

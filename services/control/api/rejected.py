@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from services.control.api.models import Page, PipelineName
 from services.control.api.work import Portion, Rate, Rest, SentAgain, sent_again
-from services.control.operations.rejected_records import Content, RejectedRecord
+from services.control.operations.rejected_records import Excerpt, RejectedRecord
 from services.control.operations.replay_pacing import USUAL_RATE
 from services.control.store.redriven import Mark
 from services.control.web.context import CurrentCaller, CurrentRejections
@@ -140,7 +140,7 @@ def _shown(record: RejectedRecord, mark: Mark | None) -> RejectedShown:
     )
 
 
-def _content(content: Content | None) -> ContentShown | None:
+def _content(content: Excerpt | None) -> ContentShown | None:
     if content is None:
         return None
     return ContentShown(

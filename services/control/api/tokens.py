@@ -14,7 +14,7 @@ from services.control.web.context import CurrentCaller, CurrentTokens
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
 from services.control.web.paging import AskedPage, cut, read_id, write_id
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 from shared.contracts.messages import Name
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"], route_class=StrictRoute)
@@ -77,7 +77,7 @@ def create_token(wanted: NewToken, tokens: CurrentTokens, caller: CurrentCaller)
 def revoke_token(token: TokenId, tokens: CurrentTokens, caller: CurrentCaller) -> Response:
     """Revoke a token; every control refuses it within seconds."""
     if not tokens.revoke(token, datetime.now(UTC), caller.name):
-        raise Problem("not_found", f"there is no token {token} that is valid", "GET /v1/tokens lists them")
+        raise HttpProblem("not_found", f"there is no token {token} that is valid", "GET /v1/tokens lists them")
     return Response(status_code=204)
 
 

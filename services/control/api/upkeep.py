@@ -20,7 +20,7 @@ from services.control.view.destination_status import State
 from services.control.web.context import CurrentCaller, CurrentUpkeep, PipelineView
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
-from services.control.web.problems import Problem, declared
+from services.control.web.problems import HttpProblem, declared
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["operations"], route_class=StrictRoute)
 
@@ -90,7 +90,7 @@ def keep_destinations(
     )
     if len(wanted) > MOST_AT_ONCE:
         said = f"{len(wanted)} destinations match, and a request begins {MOST_AT_ONCE} at most"
-        raise Problem("too_large", said, "narrow it down with prefix or state")
+        raise HttpProblem("too_large", said, "narrow it down with prefix or state")
     begun = service.begin_all(wanted, asked.order, caller.name)
     refused = [UpkeepRefused(destination=name, reason=why) for name, why in begun.refused.items()]
     shown = [operation_status(pipeline, each) for each in begun.operations]

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from services.control.api.models import Page, PipelineName
 from services.control.operations.replay_pacing import HIGHEST_RATE, USUAL_RATE
-from services.control.operations.work_items import MAX_SENT, Call, Found, Sent, State, Which
+from services.control.operations.work_items import MAX_SENT, FoundItem, ReplayCall, Sent, State, WorkItemFilter
 from services.control.web.context import CurrentCaller, CurrentWork
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute
@@ -54,11 +54,11 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_text)]
 Snapshot = Annotated[int, Field(strict=True, ge=-1, le=2**62)]
 
 
-def _portion(limit: Most = MAX_SENT, after: Rest = None) -> Call:
-    return Call(most=limit, rest=read_spans(after))
+def _portion(limit: Most = MAX_SENT, after: Rest = None) -> ReplayCall:
+    return ReplayCall(most=limit, rest=read_spans(after))
 
 
-Portion = Annotated[Call, Depends(_portion)]
+Portion = Annotated[ReplayCall, Depends(_portion)]
 """How much one call sends at most, and from where on."""
 
 
@@ -150,7 +150,7 @@ def list_work(
 
     There is no following page: the topic's partitions have no order among them that a cursor could go on in.
     """
-    found = work.items(limit, Which(destination=destination), state)
+    found = work.items(limit, WorkItemFilter(destination=destination), state)
     return Page(items=[_shown(each) for each in found], next=None)
 
 
@@ -167,7 +167,7 @@ def replay_work(
     What was sent again before is left out, and so is what arrives after the first call. A call sends what goes out
     within five seconds at its `rate`, and while one does no other may.
     """
-    wanted = Which(**which.model_dump(exclude={"dry_run", "rate"}))
+    wanted = WorkItemFilter(**which.model_dump(exclude={"dry_run", "rate"}))
     return sent_again(work.replay(wanted, caller.name, replace(portion, dry_run=which.dry_run, rate=which.rate)))
 
 
@@ -197,7 +197,7 @@ def redrive_dead_letters(
     return sent_again(work.redrive(which.partition, which.offset, caller.name, call))
 
 
-def _shown(found: Found) -> ItemShown:
+def _shown(found: FoundItem) -> ItemShown:
     return project(ItemShown, found.item, found.record, found)
 
 

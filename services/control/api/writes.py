@@ -46,7 +46,7 @@ from services.control.web.context import (
 from services.control.web.idempotency import IDEMPOTENT
 from services.control.web.json_bodies import StrictRoute, members, strictly
 from services.control.web.middleware import MAX_BODY
-from services.control.web.problems import FieldProblem, Problem, declared, problem_of, said
+from services.control.web.problems import FieldProblem, HttpProblem, declared, problem_of, said
 from shared.contracts.projection import project
 
 PREFIX = "/v1/pipelines/{pipeline}/destinations"
@@ -212,7 +212,7 @@ async def import_destinations(
     service = destination_service_of(pipeline, request)
     if "json" not in request.headers.get("content-type", ""):
         hint = "send application/x-ndjson, or an array as application/json"
-        raise Problem("not_acceptable", "the body must be NDJSON or JSON", hint)
+        raise HttpProblem("not_acceptable", "the body must be NDJSON or JSON", hint)
     body = await request.body()
     return await run_in_threadpool(_import, service, body, caller.name, all_or_nothing)
 
@@ -239,15 +239,15 @@ def _import(service: DestinationService, body: bytes, author: str, all_or_nothin
 
 
 def _bounded(body: bytes) -> list[tuple[int, Any]]:
-    """Lines, or members, before any of them is looked into: there may be millions. Raises ``Problem``."""
+    """Lines, or members, before any of them is looked into: there may be millions. Raises ``HttpProblem``."""
     found = list(islice(_each(body), MAX_LINES + 1))
     if len(found) > MAX_LINES:
         raise _too_many()
     return found
 
 
-def _too_many() -> Problem:
-    return Problem("too_large", f"there are more than {MAX_LINES:,} lines", "send them in parts")
+def _too_many() -> HttpProblem:
+    return HttpProblem("too_large", f"there are more than {MAX_LINES:,} lines", "send them in parts")
 
 
 def _lines(each: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Entry | Line]]:
@@ -298,15 +298,15 @@ def _line(number: int, entry: Entry, outcome: Done | Refused | InvalidEntry) -> 
 
 def _held_back(line: Line) -> Line:
     """A valid line of an import that changed nothing."""
-    return _failed(line.line, line.id, Problem("not_applied", "another line failed, so this one was not applied"))
+    return _failed(line.line, line.id, HttpProblem("not_applied", "another line failed, so this one was not applied"))
 
 
-def _failed(number: int, destination: str | None, problem: Problem) -> Line:
+def _failed(number: int, destination: str | None, problem: HttpProblem) -> Line:
     return project(Line, problem.document, line=number, id=destination)
 
 
-def _invalid(*fields: FieldProblem) -> Problem:
-    return Problem("invalid", said(fields), fields=fields)
+def _invalid(*fields: FieldProblem) -> HttpProblem:
+    return HttpProblem("invalid", said(fields), fields=fields)
 
 
 def _field(location: tuple[int | str, ...], message: str) -> FieldProblem:

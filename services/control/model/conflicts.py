@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from services.control.model.lifecycle import Declared
 from shared.config.lake_policies import difference
 from shared.config.model import Upkeep
-from shared.config.path_overlap import ONE_TABLE_EACH, Claim, Paths
+from shared.config.path_overlap import ONE_TABLE_EACH, PathClaim, Paths
 from shared.config.upkeep_rules import Policy, policy_of
 from shared.contracts.upkeep import UpkeepOverride
 
@@ -74,7 +74,7 @@ class UniquenessIndex:
         self,
         declared: Iterable[Declared],
         neighbours: Iterable[Neighbour] = (),
-        source: Claim | None = None,
+        source: PathClaim | None = None,
         origin: str = "",
         upkeep: Upkeep | None = None,
     ) -> None:
@@ -137,10 +137,10 @@ class UniquenessIndex:
         if self._policies is not None and (found := self._policies.contradiction(declared)) is not None:
             yield found
 
-    def _claim_of(self, declared: Declared) -> Claim | None:
+    def _claim_of(self, declared: Declared) -> PathClaim | None:
         return declared.claim and replace(declared.claim, owner=f"{declared.claim.owner}{self._origin}")
 
-    def _claim(self, claim: Claim | None) -> None:
+    def _claim(self, claim: PathClaim | None) -> None:
         if claim is not None:
             self._paths.add(claim)
 

@@ -16,7 +16,7 @@ from services.control.model.lifecycle import Declared
 from shared.config.catalogs import ResolvedLake, located
 from shared.config.loading import public_lake
 from shared.config.model import Config
-from shared.config.path_overlap import Claim, claim_of
+from shared.config.path_overlap import PathClaim, claim_of
 from shared.config.upkeep_rules import override_of
 from shared.contracts.errors import ViaduckError
 from shared.contracts.evolution import EvolutionPolicy
@@ -31,7 +31,7 @@ class DeclaredSource:
     """``identity``: as that of a destination's lake. ``claim``: where its files are, as far as the file says."""
 
     identity: str
-    claim: Claim | None
+    claim: PathClaim | None
 
 
 def declared_source(config: Config, lake: ResolvedLake | None) -> DeclaredSource | None:

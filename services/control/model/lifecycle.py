@@ -32,7 +32,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from shared.config.path_overlap import Claim, claim_of, table_names
+from shared.config.path_overlap import PathClaim, claim_of, table_names
 from shared.contracts.errors import Error
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.layout import NO_LAYOUT, TableLayout
@@ -113,7 +113,7 @@ class Declared:
         return self.identity or _address(self.lake)
 
     @cached_property
-    def claim(self) -> Claim | None:
+    def claim(self) -> PathClaim | None:
         """Where its lake's files go, as far as it says."""
         return claim_of(self.id, self.identity or _address(self.lake), self.lake)
 

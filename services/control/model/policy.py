@@ -61,7 +61,7 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PolicyDecision:
     """``message`` is for an operator, and quotes nothing of a routing value."""
 
     reason: Reason
@@ -111,40 +111,44 @@ def twins(sightings: Iterable[Sighting]) -> frozenset[str]:
 
 def decide(
     sighting: Sighting, destination: str | None, rules: Appear, there: RegistrySummary, twins: frozenset[str]
-) -> Decision:
+) -> PolicyDecision:
     """``destination``: what the template derives from its safe name; None if there is no such name."""
     name = sighting.name
     if name is None or destination is None:
-        return Decision("unsafe", UNSAFE)
+        return PolicyDecision("unsafe", UNSAFE)
     in_the_way = _in_the_way(sighting, name, destination, there, twins)
     if in_the_way is not None:
         return in_the_way
     if rules.allow is not None and not re.fullmatch(rules.allow, name):
-        return Decision("not_allowed", "it does not match appear.allow; accept it, or widen the pattern")
+        return PolicyDecision("not_allowed", "it does not match appear.allow; accept it, or widen the pattern")
     if rules.policy != "create":
-        return Decision("asks", "appear.policy is to ask; accept or dismiss it")
+        return PolicyDecision("asks", "appear.policy is to ask; accept or dismiss it")
     return _within_limits(rules, there)
 
 
 def _in_the_way(
     sighting: Sighting, name: str, destination: str, there: RegistrySummary, twins: frozenset[str]
-) -> Decision | None:
+) -> PolicyDecision | None:
     if destination in there.living:
-        return Decision(
+        return PolicyDecision(
             "taken", f"the destination {destination} has another routing value; PUT one with an id of your own"
         )
     if destination in there.gone or sighting.value in there.gone_values:
-        return Decision("removed", "its destination was removed, and does not come back by itself; accept it if it may")
+        return PolicyDecision(
+            "removed", "its destination was removed, and does not come back by itself; accept it if it may"
+        )
     if destination.casefold() in there.folded or name.casefold() in twins:
         said = "another destination, or another waiting value, differs from it only by case"
-        return Decision("similar", f"{said}; accept the intended one")
+        return PolicyDecision("similar", f"{said}; accept the intended one")
     return None
 
 
-def _within_limits(rules: Appear, there: RegistrySummary) -> Decision:
+def _within_limits(rules: Appear, there: RegistrySummary) -> PolicyDecision:
     if there.appeared >= rules.total:
-        return Decision("full", f"{there.appeared} have appeared by themselves, and appear.total is {rules.total}")
+        return PolicyDecision(
+            "full", f"{there.appeared} have appeared by themselves, and appear.total is {rules.total}"
+        )
     if there.appeared_lately >= rules.per_hour:
         said = f"{there.appeared_lately} have appeared within the hour, and appear.per_hour is {rules.per_hour}"
-        return Decision("hour_full", f"{said}; it is made when there is room again")
-    return Decision("allowed", "nothing stands against it")
+        return PolicyDecision("hour_full", f"{said}; it is made when there is room again")
+    return PolicyDecision("allowed", "nothing stands against it")

@@ -23,7 +23,7 @@ NOT_KEPT = (
 
 
 @dataclass
-class Memory:
+class RememberedPipeline:
     """What the topics said of one pipeline, as far as they have been read."""
 
     pipeline: str
@@ -64,7 +64,7 @@ class Recalled:
 
 
 def recall(
-    memory: Memory, routed_by: RoutedBy, identity: Callable[[LakeRef], str | None], revision: Revision
+    memory: RememberedPipeline, routed_by: RoutedBy, identity: Callable[[LakeRef], str | None], revision: Revision
 ) -> Recalled:
     """Destinations without a message are remembered as removed, for their generation alone. ``routed_by``: by the file,
     for messages of an older control, which do not tell."""

@@ -15,8 +15,8 @@ from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog.arrangement import UNARRANGED, Arrangement
 from shared.lake.catalog.reader import Column
 from shared.lake.checks.table_mismatch import differs, how_to_release, table_gone
-from shared.lake.columns.evolution import Kind, NotFollowed, Step, steps_between
-from shared.lake.columns.followed import Evolution, evolution, not_followed, terms_are_due, whose
+from shared.lake.columns.evolution import ColumnStep, NotFollowed, StepKind, steps_between
+from shared.lake.columns.followed import ColumnEvolution, evolution, not_followed, terms_are_due, whose
 from shared.lake.columns.history import Field, Versions, fields_at
 from shared.lake.columns.identity import Identifying
 from shared.lake.columns.owners import Altered, require_kept
@@ -39,7 +39,7 @@ NO_TABLE = Table()
 
 
 @dataclass(frozen=True)
-class Following:
+class FollowingPlan:
     """``ids``: the source's field id of each of the table's, nested ones too; empty where that is not known.
     ``steps`` in words, in order; none where nothing is to be done, or where it is ``refused``."""
 
@@ -62,7 +62,7 @@ class SourceColumns:
 
 def following(
     source: SourceColumns, identifying: Identifying, position: int, destination: Destination, table: Table
-) -> Following:
+) -> FollowingPlan:
     """What a table at ``position`` needs to have the source's columns at its head."""
     versions, head = source.versions, source.head
     then, now = fields_at(versions, position), fields_at(versions, head)
@@ -71,11 +71,11 @@ def following(
     try:
         followed = evolution(versions, identifying, position, head, destination.policy)
         steps = _steps(destination, table, theirs, then, now)
-        return Following(ids, (*steps, *_terms(source, position, destination, table, theirs or (), followed)))
+        return FollowingPlan(ids, (*steps, *_terms(source, position, destination, table, theirs or (), followed)))
     except NotFollowed as why:
-        return Following(ids, refused=not_followed(why, position, destination.policy).problem())
+        return FollowingPlan(ids, refused=not_followed(why, position, destination.policy).problem())
     except ViaduckError as error:
-        return Following(ids, refused=error.problem())
+        return FollowingPlan(ids, refused=error.problem())
 
 
 def _terms(
@@ -84,7 +84,7 @@ def _terms(
     destination: Destination,
     table: Table,
     theirs: Sequence[Field],
-    followed: Evolution | None,
+    followed: ColumnEvolution | None,
 ) -> tuple[str, ...]:
     """What the next transaction makes of NOT NULL, defaults and comments."""
     commented = source.commented if destination.carries_comments else NOT_SEEDED
@@ -108,7 +108,7 @@ def _steps(
         raise table_gone(destination)
     if theirs is None:
         raise differs("table_mismatch", destination, _columns(table.fields), _columns(then), table.altered)
-    require_kept(destination, table.altered, Evolution(tuple(then), tuple(now), ()), ())
+    require_kept(destination, table.altered, ColumnEvolution(tuple(then), tuple(now), ()), ())
     steps = steps_between(theirs, now)
     _require_released(destination, table, theirs, steps)
     return tuple(step.said for step in steps if step.said)
@@ -120,10 +120,12 @@ def _pairs(have: Sequence[Field], theirs: Sequence[Field]) -> Iterator[tuple[int
         yield from _pairs(mine.fields, its.fields)
 
 
-def _require_released(destination: Destination, table: Table, theirs: Sequence[Field], steps: Sequence[Step]) -> None:
+def _require_released(
+    destination: Destination, table: Table, theirs: Sequence[Field], steps: Sequence[ColumnStep]
+) -> None:
     """Raises ``schema_change`` where the table is arranged by a column that goes: DuckLake refuses to drop it."""
     names = {its.id: mine.name for mine, its in zip(table.fields, theirs, strict=False)}
-    going = [names[step.column] for step in steps if step.kind is Kind.DROP and step.column in names]
+    going = [names[step.column] for step in steps if step.kind is StepKind.DROP and step.column in names]
     partitions = {name.lower() for _, name in table.arrangement.partitions}
     sorted_by = {expression.lower() for expression, _, _ in table.arrangement.sort_keys}
     for name in going:

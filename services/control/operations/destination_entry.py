@@ -17,7 +17,7 @@ from services.control.model.conflicts import Neighbour, UniquenessIndex
 from services.control.model.declared import identity
 from services.control.model.lifecycle import Declared, Refused, Registered
 from services.control.model.problems import FieldError, InvalidEntry
-from services.control.operations.preflight import Finding, Probe
+from services.control.operations.preflight import PreflightFinding, Probe
 from services.control.operations.reconciler import Reconciler
 from services.control.operations.topic_rewind import BY_OFFSET
 from shared.config import table_layout
@@ -316,7 +316,7 @@ class EntryChecks:
         return UniquenessIndex(living, self._neighbours(), None if source is None else source.claim, upkeep=upkeep)
 
 
-def require_passed(findings: Sequence[Finding]) -> None:
+def require_passed(findings: Sequence[PreflightFinding]) -> None:
     faults = [
         FieldError(each.check, f"{each.type}: {each.message}; {each.hint}", "check_failed")
         for each in findings

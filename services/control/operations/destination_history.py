@@ -11,13 +11,13 @@ from shared.config.declared import Lakes
 from shared.config.model import Config
 from shared.contracts.errors import ViaduckError
 from shared.lake.catalog.reader import CatalogReader
-from shared.lake.catalog.stamps import Stamped
+from shared.lake.catalog.stamps import StampedCommit
 from shared.lake.failure import LakeAbsent
 
 
 def commits(
     config: Config, environ: Mapping[str, str], held: Registered, limit: int, before: int | None
-) -> list[Stamped]:
+) -> list[StampedCommit]:
     """The newest first, before a snapshot. Raises ``Refused``, and ``ViaduckError`` where the lake does not answer."""
     try:
         lake = Lakes(config, environ).published(held.message(config.pipeline))

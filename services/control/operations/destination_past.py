@@ -38,7 +38,7 @@ Times = Callable[[Iterable[int]], Mapping[int, datetime]]
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedSnapshot:
     """A retained snapshot of the destination, with the stamp of the apply that made it."""
 
     snapshot: int
@@ -47,7 +47,7 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Past(Applied):
+class ExactSnapshot(AppliedSnapshot):
     """With the position of the source up to which it is known to show the same rows."""
 
     exact_through: int
@@ -57,7 +57,7 @@ class Past(Applied):
 class AsOf:
     """What is asked of it: ``select`` reads the lake after it is attached and used."""
 
-    past: Past
+    past: ExactSnapshot
     source_at: datetime | None
     columns: tuple[Column, ...]
     select: str
@@ -83,7 +83,9 @@ class DestinationPast:
         """The snapshot that shows what the source had at ``moment``, as far as the destination ever followed it."""
         return self._read(destination, lambda found, _: newest_at(found, moment, self._source_times))
 
-    def _read(self, destination: str, choose: Callable[[Iterator[Applied], int | None], Past | None]) -> AsOf:
+    def _read(
+        self, destination: str, choose: Callable[[Iterator[AppliedSnapshot], int | None], ExactSnapshot | None]
+    ) -> AsOf:
         view = self._view()
         held, known = view.destinations[destination], known_through_of(view, destination)
         try:
@@ -96,7 +98,7 @@ class DestinationPast:
         except LakeAbsent:
             raise self._not_retained(destination, None) from None
 
-    def _shown(self, catalog: CatalogReader, held: Registered, past: Past) -> AsOf:
+    def _shown(self, catalog: CatalogReader, held: Registered, past: ExactSnapshot) -> AsOf:
         snapshot, declared = past.snapshot, held.declared
         table = catalog.table(declared.schema_name, declared.table, snapshot)
         if table is None:
@@ -117,7 +119,7 @@ class DestinationPast:
         except ViaduckError as error:
             raise Refused("not_visible", error.message, error.hint) from None
 
-    def _not_retained(self, destination: str, oldest: Applied | None) -> Refused:
+    def _not_retained(self, destination: str, oldest: AppliedSnapshot | None) -> Refused:
         if oldest is None:
             return Refused("not_retained", f"{destination} has no snapshot of Viaduck's", "wait until it is seeded")
         position = oldest.stamp.through
@@ -131,34 +133,36 @@ class DestinationPast:
         )
 
 
-class Remembered(Iterator[Applied]):
+class Remembered(Iterator[AppliedSnapshot]):
     """Commits, the newest first; ``last`` was given out last."""
 
-    def __init__(self, found: Iterator[Applied]) -> None:
+    def __init__(self, found: Iterator[AppliedSnapshot]) -> None:
         self._found = found
-        self.last: Applied | None = None
+        self.last: AppliedSnapshot | None = None
 
-    def __next__(self) -> Applied:
+    def __next__(self) -> AppliedSnapshot:
         self.last = next(self._found)
         return self.last
 
 
-def applied(catalog: CatalogReader, pipeline: str, destination: str, before: int | None = None) -> Iterator[Applied]:
+def applied(
+    catalog: CatalogReader, pipeline: str, destination: str, before: int | None = None
+) -> Iterator[AppliedSnapshot]:
     """The retained snapshots, ``before`` one, that moved the destination, the newest first."""
     while found := catalog.history(f'"destination": "{destination}"', PAGE, before):
         for each in found:
             stamp = read_stamp(each.extra_info)
             if stamp is not None and stamp.speaks_of(pipeline, destination) and stamp.kind in APPLYING:
-                yield Applied(each.snapshot, each.time, stamp)
+                yield AppliedSnapshot(each.snapshot, each.time, stamp)
         before = found[-1].snapshot
 
 
-def newest_through(found: Iterable[Applied], position: int, known_through: int | None) -> Past | None:
+def newest_through(found: Iterable[AppliedSnapshot], position: int, known_through: int | None) -> ExactSnapshot | None:
     """The furthest of those up to ``position``; the newest where several reach it. ``found``: newest first.
 
     A rewind may have made older positions again, so an older snapshot may reach further.
     """
-    best: Past | None = None
+    best: ExactSnapshot | None = None
     for past in with_ends(found, known_through):
         through = past.stamp.through
         if through <= position and (best is None or through > best.stamp.through):
@@ -168,10 +172,10 @@ def newest_through(found: Iterable[Applied], position: int, known_through: int |
     return best
 
 
-def newest_at(found: Iterable[Applied], moment: datetime, source_times: Times) -> Past | None:
+def newest_at(found: Iterable[AppliedSnapshot], moment: datetime, source_times: Times) -> ExactSnapshot | None:
     """What was committed last by ``moment``, or later with nothing that the source committed after it."""
-    later: deque[Past] = deque(maxlen=MOST_LATER)
-    there: Past | None = None
+    later: deque[ExactSnapshot] = deque(maxlen=MOST_LATER)
+    there: ExactSnapshot | None = None
     for past in with_ends(found, None):
         if past.at <= moment:
             there = past
@@ -183,20 +187,20 @@ def newest_at(found: Iterable[Applied], moment: datetime, source_times: Times) -
     return max(candidates, key=lambda past: past.stamp.through, default=None)
 
 
-def with_ends(found: Iterable[Applied], known_through: int | None) -> Iterator[Past]:
+def with_ends(found: Iterable[AppliedSnapshot], known_through: int | None) -> Iterator[ExactSnapshot]:
     """Each with the position up to which nothing of the destination changed: where the next range begins.
 
     Where the next one followed other columns, they may have changed anywhere in between.
     """
-    following: Applied | None = None
+    following: AppliedSnapshot | None = None
     for each in found:
         through = each.stamp.through
         if following is None:
-            yield Past(**vars(each), exact_through=max(through, known_through or 0))
+            yield ExactSnapshot(**vars(each), exact_through=max(through, known_through or 0))
         elif following.stamp.generation == each.stamp.generation and not following.stamp.columns:
-            yield Past(**vars(each), exact_through=max(through, following.stamp.after))
+            yield ExactSnapshot(**vars(each), exact_through=max(through, following.stamp.after))
         else:
-            yield Past(**vars(each), exact_through=through)
+            yield ExactSnapshot(**vars(each), exact_through=through)
         following = each
 
 

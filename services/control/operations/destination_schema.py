@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from services.control.model.lifecycle import Refused, Registered
-from services.control.operations.column_following import NO_TABLE, Following, SourceColumns, Table, following
+from services.control.operations.column_following import NO_TABLE, FollowingPlan, SourceColumns, Table, following
 from services.control.operations.destination_past import applied
 from services.control.operations.preflight import looking
 from services.control.view.destination_status import View
@@ -23,11 +23,11 @@ from shared.lake.columns.identity import Identifying
 from shared.lake.columns.terms import NO_COMMENTS
 from shared.lake.failure import LakeAbsent
 
-NOTHING_TO_DO = Following({})
+NOTHING_TO_DO = FollowingPlan({})
 
 
 @dataclass(frozen=True)
-class Schema:
+class SchemaComparison:
     """``position``, and what is of it, is None before the seed, which makes the table as the source's is then. What is
     of the source is None where that is a topic."""
 
@@ -39,7 +39,7 @@ class Schema:
     snapshot: int | None
     """Of the destination's lake; None where there is none yet."""
     columns: tuple[Field, ...]
-    following: Following
+    following: FollowingPlan
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class DestinationSchemas:
         self._view = view
         self._environ = environ
 
-    def of(self, destination: str) -> Schema:
+    def of(self, destination: str) -> SchemaComparison:
         """The destination is read first: a source that moves on meanwhile is only further ahead of it."""
         held, config = self._view().destinations[destination], self._config()
         lake = self._lake(config, held)
@@ -67,18 +67,18 @@ class DestinationSchemas:
             own = _own(lake, config.pipeline, held)
             return self._beside_source(config, held, own)
 
-    def _beside_source(self, config: Config, held: Registered, own: _Own) -> Schema:
+    def _beside_source(self, config: Config, held: Registered, own: _Own) -> SchemaComparison:
         policy = held.message(config.pipeline).policy
         if config.topic is not None:
             fields = own.table.fields
-            return Schema(policy, own.position, None, None, None, own.snapshot, fields, NOTHING_TO_DO)
+            return SchemaComparison(policy, own.position, None, None, None, own.snapshot, fields, NOTHING_TO_DO)
         source, columns = self._source(config, own.position)
         now = fields_at(source.versions, source.snapshot)
         then, found = None, NOTHING_TO_DO
         if own.position is not None:
             then = fields_at(source.versions, own.position)
             found = _following(config, held, own.position, source, columns, own.table)
-        return Schema(policy, own.position, source.snapshot, then, now, own.snapshot, own.table.fields, found)
+        return SchemaComparison(policy, own.position, source.snapshot, then, now, own.snapshot, own.table.fields, found)
 
     def _source(self, config: Config, position: int | None) -> tuple[TableInfo, SourceColumns]:
         schema, name = config.source.schema_name, config.source.table
@@ -123,10 +123,10 @@ def _own(lake: ResolvedLake, pipeline: str, held: Registered) -> _Own:
 
 def _following(
     config: Config, held: Registered, position: int, source: TableInfo, columns: SourceColumns, table: Table
-) -> Following:
+) -> FollowingPlan:
     routing = config.routing
     if not source.begin_snapshot <= position <= source.snapshot:
-        return Following({}, refused=_of_another(position, source).problem())
+        return FollowingPlan({}, refused=_of_another(position, source).problem())
     identifying = Identifying(routing.field, routing.key_columns)
     message = held.message(config.pipeline)
     return following(columns, identifying, position, message, table)

@@ -21,15 +21,15 @@ from services.control.model.problems import FieldError, InvalidEntry
 from services.control.operations import topic_rewind
 from services.control.operations.destination_entry import Entry, EntryChecks, require_passed
 from services.control.operations.destination_history import commits
-from services.control.operations.long_operations import Kind, Operation, Operations, begun, look
-from services.control.operations.preflight import Finding
+from services.control.operations.long_operations import Kind, LongOperation, Operations, begun, look
+from services.control.operations.preflight import PreflightFinding
 from services.control.operations.reconciler import Reconciler
 from services.control.store.audit_log import AuditLog
 from services.control.store.tokens import Tokens
 from services.control.view.destination_status import View, seen_of
 from services.control.view.status_store import StatusStore
 from shared.contracts.positions import SpelledPosition
-from shared.lake.catalog.stamps import Stamped
+from shared.lake.catalog.stamps import StampedCommit
 
 Same = Callable[[Registered], bool]
 """Whether a destination is still at the version that the client has seen."""
@@ -58,7 +58,7 @@ class Done:
 
     held: Registered
     created: bool = False
-    operation: Operation | None = None
+    operation: LongOperation | None = None
 
 
 class DestinationService:
@@ -197,12 +197,12 @@ class DestinationService:
                 outcomes[number] = replace(outcome, held=held[outcome.held.id])
         return [outcomes[number] for number in range(len(entries))]
 
-    def validate(self, destination: str, entry: Entry) -> list[Finding]:
+    def validate(self, destination: str, entry: Entry) -> list[PreflightFinding]:
         """All that can be known about a destination before it is made."""
         declared = self._checks.declared([(destination, entry)])[0]
         taken = self._checks.uniqueness(self._view.destinations)
-        clashes = [Finding("duplicates", False, f"{path} {said}") for path, said in taken.clashes(declared)]
-        clashes = clashes or [Finding("duplicates", True, "its routing value, lake and table are unique")]
+        clashes = [PreflightFinding("duplicates", False, f"{path} {said}") for path, said in taken.clashes(declared)]
+        clashes = clashes or [PreflightFinding("duplicates", True, "its routing value, lake and table are unique")]
         return [*clashes, *self._checks.probe().findings(declared)]
 
     # -- actions ------------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class DestinationService:
         *,
         while_removing: bool = False,
     ) -> Done:
-        begins: list[Operation] = []
+        begins: list[LongOperation] = []
 
         def decide(held: Mapping[str, Registered], revision: Revision) -> list[Registered]:
             known = _existing(held, destination)
@@ -318,7 +318,7 @@ class DestinationService:
         if over:
             self.operations.finish(over, self._now())
 
-    def now_of(self, operation: Operation, view: View) -> Operation:
+    def now_of(self, operation: LongOperation, view: View) -> LongOperation:
         """How far an operation is."""
         if operation.finished_at is not None:
             return operation
@@ -328,7 +328,7 @@ class DestinationService:
 
     # -- what lakes say -----------------------------------------------------------------------------------------------
 
-    def history(self, destination: str, limit: int, before: int | None) -> list[Stamped]:
+    def history(self, destination: str, limit: int, before: int | None) -> list[StampedCommit]:
         """The destination's own commits, the newest first, from its lake."""
         held = _existing(self._view.destinations, destination)
         return commits(self._reconciler.config, self._environ, held, limit, before)

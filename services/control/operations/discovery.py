@@ -13,7 +13,16 @@ from datetime import UTC, datetime
 import structlog
 
 from services.control.model.lifecycle import Declared, Refused, Registered
-from services.control.model.policy import AUTHOR, UNSAFE, Decision, RegistrySummary, Sighting, decide, standing, twins
+from services.control.model.policy import (
+    AUTHOR,
+    UNSAFE,
+    PolicyDecision,
+    RegistrySummary,
+    Sighting,
+    decide,
+    standing,
+    twins,
+)
 from services.control.model.problems import InvalidEntry
 from services.control.operations.database_provisioning import create_database
 from services.control.operations.destination_service import DestinationService, Done
@@ -45,7 +54,7 @@ TRY_AGAIN_S = 300.0
 MOST_FAILURES = 5
 """In one look; the others have to wait for the next one."""
 
-LATER = Decision("failed", "not tried yet, after several failures; it is tried automatically")
+LATER = PolicyDecision("failed", "not tried yet, after several failures; it is tried automatically")
 
 Clock = Callable[[], datetime]
 Require = Callable[[Mapping[str, Registered]], None]
@@ -71,7 +80,7 @@ class Discovery(Threaded):
         self._environ = environ
         self._now = now
         self._clock = clock
-        self._failed: dict[str, tuple[float, Decision]] = {}
+        self._failed: dict[str, tuple[float, PolicyDecision]] = {}
         self._is_waiting = False
         self._loop = Background(f"arrivals {status_store.pipeline}", self._run, wakes=status_store.offered)
 
@@ -113,10 +122,10 @@ class Discovery(Threaded):
         self.proposals.keep(kept, (made | routed) & known.keys(), self._now())
         self._failed = {each.id: self._failed[each.id] for each, _ in kept if each.id in self._failed}
 
-    def _decided(self, config: Config, waiting: Sequence[Sighting]) -> list[tuple[Sighting, Decision]]:
+    def _decided(self, config: Config, waiting: Sequence[Sighting]) -> list[tuple[Sighting, PolicyDecision]]:
         """What became of each, the oldest first."""
         there, alike, failures = self._standing(), twins(waiting), 0
-        decided: list[tuple[Sighting, Decision]] = []
+        decided: list[tuple[Sighting, PolicyDecision]] = []
         for each in sorted(waiting, key=lambda each: (each.first_seen, -each.rows, each.id)):
             self._loop.turned()
             decision = decide(each, id_of(config.template, each.name), config.appear, there, alike)
@@ -128,14 +137,14 @@ class Discovery(Threaded):
             decided.append((each, decision))
         return decided
 
-    def _waits(self, sighting: Sighting, failures: int) -> Decision | None:
+    def _waits(self, sighting: Sighting, failures: int) -> PolicyDecision | None:
         """Why it is not tried now; None where it is. ``failures``: in this look."""
         failed_s, failure = self._failed.get(sighting.id, (float("-inf"), LATER))
         if self._clock() < failed_s + TRY_AGAIN_S:
             return failure
         return LATER if failures >= MOST_FAILURES or self._loop.stopped.is_set() else None
 
-    def _tried(self, sighting: Sighting, twins: frozenset[str]) -> Decision:
+    def _tried(self, sighting: Sighting, twins: frozenset[str]) -> PolicyDecision:
         """What came of it."""
         try:
             made = self._create(sighting, AUTHOR, lambda held: self._require(held, sighting, twins), self._now())
@@ -143,7 +152,7 @@ class Discovery(Threaded):
             return otherwise.decision
         except (Refused, ViaduckError, InvalidEntry) as error:
             hint = "" if isinstance(error, InvalidEntry) else f"; {error.hint}"
-            failure = Decision("failed", f"{error}{hint}")
+            failure = PolicyDecision("failed", f"{error}{hint}")
             self._failed[sighting.id] = self._clock(), failure
             log.warning("destination_not_created", proposal=sighting.id, why=failure.message)
             return failure
@@ -153,7 +162,7 @@ class Discovery(Threaded):
             rows=sighting.rows,
             first_seen=sighting.first_seen,
         )
-        return Decision("allowed", "")
+        return PolicyDecision("allowed", "")
 
     # -- what operators answer ----------------------------------------------------------------------------------------
 
@@ -236,7 +245,7 @@ class Discovery(Threaded):
 class PolicyChanged(Error):
     """By the time it was to be written, the policy said something else."""
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: PolicyDecision) -> None:
         super().__init__(decision.message)
         self.decision = decision
 

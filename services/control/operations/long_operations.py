@@ -16,7 +16,7 @@ from sqlalchemy import Connection, RowMapping, delete, func, insert, select, upd
 from services.control.model.lifecycle import Registered
 from services.control.store.database import Database
 from services.control.store.tables import operations
-from services.control.view.observed_state import Seen
+from services.control.view.observed_state import ObservedLife
 from shared.contracts.messages import Problem, Progress
 from shared.contracts.upkeep import StepOutcome, UpkeepOrder, UpkeepResult
 
@@ -28,7 +28,7 @@ KEPT_FOR = timedelta(days=30)
 
 
 @dataclass(frozen=True)
-class Operation:
+class LongOperation:
     """``failed``: its destination is parked, and an operator may correct that; ``superseded``: a later life began."""
 
     id: str
@@ -51,15 +51,17 @@ class Operation:
         return self.state in ("succeeded", "superseded") or (self.kind == "upkeep" and self.state == "failed")
 
 
-def begun(kind: Kind, after: Registered) -> Operation:
+def begun(kind: Kind, after: Registered) -> LongOperation:
     """The operation that waits for what ``after`` asks for."""
     revision = after.revision
-    return Operation(
+    return LongOperation(
         uuid.uuid4().hex, after.id, kind, after.generation, revision.at, after.seed_at, author=revision.author
     )
 
 
-def look(operation: Operation, held: Registered | None, seen: Seen | None, upkept: Progress | None = None) -> Operation:
+def look(
+    operation: LongOperation, held: Registered | None, seen: ObservedLife | None, upkept: Progress | None = None
+) -> LongOperation:
     """How far an open operation is, by what is registered and what was answered.
 
     ``upkept``: the last answer to an ordered upkeep of its destination.
@@ -85,7 +87,7 @@ def operation_of(item: str) -> str:
     return item.partition(".")[0]
 
 
-def _look_at_upkeep(operation: Operation, upkept: Progress | None) -> Operation:
+def _look_at_upkeep(operation: LongOperation, upkept: Progress | None) -> LongOperation:
     if upkept is None or operation_of(upkept.item) != operation.id:
         return operation
     if upkept.upkeep is None and upkept.error is None:  # the position moved to another life, or there is none
@@ -94,7 +96,7 @@ def _look_at_upkeep(operation: Operation, upkept: Progress | None) -> Operation:
     return replace(operation, state="succeeded" if error is None else "failed", error=error, result=upkept.upkeep)
 
 
-def _complaint(operation: Operation, result: UpkeepResult | None) -> Problem | None:
+def _complaint(operation: LongOperation, result: UpkeepResult | None) -> Problem | None:
     """The first step that failed, or that was asked for by name and not done."""
     steps = () if result is None else result.steps
     named = operation.order.steps if operation.order is not None else None
@@ -115,11 +117,11 @@ class Operations:
         self._database = database
         self._pipeline = pipeline
 
-    def add(self, con: Connection, operation: Operation) -> None:
+    def add(self, con: Connection, operation: LongOperation) -> None:
         """In the transaction that begins the life which it waits for."""
         con.execute(insert(operations).values(pipeline=self._pipeline, **_row(operation)))
 
-    def begin(self, operation: Operation) -> None:
+    def begin(self, operation: LongOperation) -> None:
         """In a transaction of its own, for what begins no life. What began by itself is kept for a month."""
         old = operations.c.created_at < operation.created_at - KEPT_FOR
         same = (operations.c.pipeline == self._pipeline) & (operations.c.destination == operation.destination)
@@ -136,13 +138,15 @@ class Operations:
             rows = con.execute(select(operations.c.destination, newest).where(*mine).group_by(operations.c.destination))
             return {str(name): at for name, at in rows}
 
-    def find(self, operation_id: str) -> Operation | None:
+    def find(self, operation_id: str) -> LongOperation | None:
         with self._database.transaction() as con:
             mine = select(operations).where(operations.c.pipeline == self._pipeline, operations.c.id == operation_id)
             row = con.execute(mine).mappings().first()
         return None if row is None else _operation(row)
 
-    def newest(self, limit: int, destination: str | None = None, before: Operation | None = None) -> list[Operation]:
+    def newest(
+        self, limit: int, destination: str | None = None, before: LongOperation | None = None
+    ) -> list[LongOperation]:
         """Up to ``limit``, the newest first: those behind ``before`` in that order."""
         found = select(operations).where(operations.c.pipeline == self._pipeline)
         if destination is not None:
@@ -154,7 +158,7 @@ class Operations:
             rows = con.execute(found.order_by(operations.c.created_at.desc(), operations.c.id).limit(limit)).mappings()
             return [_operation(row) for row in rows]
 
-    def open(self) -> list[Operation]:
+    def open(self) -> list[LongOperation]:
         """Operations whose end was not recorded."""
         with self._database.transaction() as con:
             rows = con.execute(
@@ -162,23 +166,23 @@ class Operations:
             ).mappings()
             return [_operation(row) for row in rows]
 
-    def finish(self, over: list[Operation], at: datetime) -> None:
+    def finish(self, over: list[LongOperation], at: datetime) -> None:
         """Record how operations ended; the first control to notice does so."""
         with self._database.transaction() as con:
             for each in over:
                 self._finish(con, each, at)
 
-    def _finish(self, con: Connection, each: Operation, at: datetime) -> None:
+    def _finish(self, con: Connection, each: LongOperation, at: datetime) -> None:
         still_open = (operations.c.id == each.id) & operations.c.finished_at.is_(None)
         values = {"state": each.state, "finished_at": at, "error": _error(each), "details": _details(each)}
         con.execute(update(operations).where(still_open).values(values))
 
 
-def _error(operation: Operation) -> str | None:
+def _error(operation: LongOperation) -> str | None:
     return None if operation.error is None else operation.error.model_dump_json()
 
 
-def _details(operation: Operation) -> str | None:
+def _details(operation: LongOperation) -> str | None:
     if operation.kind != "upkeep":
         return None
     order, result = operation.order or UpkeepOrder(), operation.result
@@ -186,15 +190,15 @@ def _details(operation: Operation) -> str | None:
     return json.dumps(told if result is None else {**told, "result": result.model_dump(mode="json")})
 
 
-def _row(operation: Operation) -> dict[str, object]:
+def _row(operation: LongOperation) -> dict[str, object]:
     told = {name: value for name, value in vars(operation).items() if name in operations.c and name != "error"}
     return {**told, "details": _details(operation)}
 
 
-def _operation(row: RowMapping) -> Operation:
+def _operation(row: RowMapping) -> LongOperation:
     details = json.loads(row["details"] or "{}")
     told: dict[str, Any] = {name: value for name, value in row.items() if name not in ("pipeline", "error", "details")}
-    return Operation(
+    return LongOperation(
         **told,
         error=None if row["error"] is None else Problem(**json.loads(row["error"])),
         order=UpkeepOrder(**details["order"]) if "order" in details else None,

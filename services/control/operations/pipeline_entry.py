@@ -17,7 +17,7 @@ from shared.config.config_errors import Mistakes, join, quoted
 from shared.config.deployment import NOT_ITS_OWN, OF_THE_DEPLOYMENT, Deployment
 from shared.config.document import from_json
 from shared.config.lake_rules import inherit, section_of
-from shared.config.limits import Limits, limits_of
+from shared.config.limits import LakeLimits, limits_of
 from shared.config.loading import load_tree
 from shared.config.model import Config
 from shared.config.template_rules import filled
@@ -111,11 +111,11 @@ def declared_in(config: Config, environ: Mapping[str, str]) -> list[Declared]:
     return declarations(config, {each.id: each.routing_value for each in config.destinations}, environ)
 
 
-def _limits(deployment: Deployment, file: Path) -> Limits:
+def _limits(deployment: Deployment, file: Path) -> LakeLimits:
     return replace(limits_of(deployment.common, over_rest=True), folder=file.parent)
 
 
-def _refusals(document: Document, limits: Limits) -> Iterator[FieldError]:
+def _refusals(document: Document, limits: LakeLimits) -> Iterator[FieldError]:
     """What its topic and its lakes may not name; each destination's with the defaults that it inherits."""
     for path, said in topic_limits.refusals(_topic(document), limits):
         yield FieldError(f"source.{path}", said, NOT_ALLOWED)

@@ -14,7 +14,7 @@ from services.control.model.conflicts import Neighbour
 from services.control.model.lifecycle import Refused
 from services.control.model.problems import InvalidEntry
 from services.control.operations.pipeline_entry import Look, clash_faults, declare_pipeline, source_faults
-from services.control.store.pipeline_store import Document, PipelineStore, same_content
+from services.control.store.pipeline_store import PipelineStore, StoredPipeline, same_content
 from shared.config.deployment import Deployment
 from shared.kafka.source_look import look
 
@@ -40,7 +40,7 @@ class Running(Protocol):
 class Put:
     """``created``: it was not there before."""
 
-    document: Document
+    document: StoredPipeline
     created: bool
 
 
@@ -58,7 +58,7 @@ class PipelineService:
         """The pipelines that came over REST."""
         return [name for name in self._documents.all if self.find(name) is not None]
 
-    def find(self, pipeline: str) -> Document | None:
+    def find(self, pipeline: str) -> StoredPipeline | None:
         """The registered document of a pipeline; None for an unknown pipeline or one of a file."""
         return None if self._is_of_a_file(pipeline) else self._documents.find(pipeline)
 
@@ -88,9 +88,9 @@ class PipelineService:
             faults += source_faults(config, self._environ, self._look)
         if faults:
             raise InvalidEntry(faults)
-        before: list[Document | None] = []
+        before: list[StoredPipeline | None] = []
 
-        def require(known: Document | None) -> None:
+        def require(known: StoredPipeline | None) -> None:
             before.append(known)
             if new and known is not None:
                 hint = "leave If-None-Match out to change it"
@@ -106,7 +106,7 @@ class PipelineService:
         if self._is_of_a_file(pipeline):
             raise _of_a_file(pipeline)
 
-        def require(known: Document | None) -> None:
+        def require(known: StoredPipeline | None) -> None:
             if known is None:
                 raise Refused("not_found", f"there is no pipeline {pipeline}", "GET /v1/pipelines lists them")
             _require_same(pipeline, known, same)
@@ -136,7 +136,7 @@ def _of_a_file(pipeline: str) -> Refused:
     return Refused("declared_by_file", f"a file declares {pipeline}", "change the file, and send SIGHUP")
 
 
-def _require_same(pipeline: str, known: Document | None, same: Same | None) -> None:
+def _require_same(pipeline: str, known: StoredPipeline | None, same: Same | None) -> None:
     if same is None:
         return
     if known is None:

@@ -17,7 +17,7 @@ from services.control.model.lifecycle import OnGap, Registered, Revision, all_re
 from services.control.model.reconciliation import reconcile
 from services.control.store import registry
 from services.control.store.destination_topic import DestinationPublisher
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from services.control.view.status_store import StatusStore
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, DependencyError
@@ -42,7 +42,7 @@ class Reconciler:
     def __init__(
         self,
         config: Config,
-        registry: Registry,
+        registry: DestinationRegistry,
         status_store: StatusStore,
         announcer: DestinationPublisher,
         environ: Mapping[str, str] = os.environ,

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from confluent_kafka import Message
 
-from services.control.store.redriven import Claim
-from shared.kafka.rejected import Header, Origin, told_apart
+from services.control.store.redriven import RedriveClaim
+from shared.kafka.rejected import Header, RejectedOrigin, told_apart
 from shared.kafka.scan import Spans
 from shared.kafka.topic_records import Bounds, Take
 
@@ -23,7 +23,7 @@ PAGE_BYTES = 64_000_000
 EVERYTHING = Bounds(2**62, 2**62)
 
 
-class Reading(Protocol):
+class PartReading(Protocol):
     """The part of ``shared.kafka.topic_part.TopicPart`` that is used here."""
 
     def spans(self, topic: str) -> Spans | None: ...
@@ -31,7 +31,7 @@ class Reading(Protocol):
 
 
 @dataclass(frozen=True)
-class Content:
+class Excerpt:
     """A key or a value: its beginning, and how many bytes it has."""
 
     beginning: bytes
@@ -45,10 +45,10 @@ class RejectedRecord:
     partition: int
     offset: int
     at: datetime | None
-    key: Content | None
-    value: Content | None
+    key: Excerpt | None
+    value: Excerpt | None
     headers: list[Header] = field(repr=False)
-    origin: Origin | None
+    origin: RejectedOrigin | None
 
     @property
     def place(self) -> str:
@@ -60,8 +60,8 @@ class RejectedRecord:
         return hashlib.sha256(repr(here).encode()).hexdigest()
 
     @property
-    def claim(self) -> Claim:
-        return Claim(self.place, self.partition, self.offset)
+    def claim(self) -> RedriveClaim:
+        return RedriveClaim(self.place, self.partition, self.offset)
 
 
 def record_of(message: Message, shown: int | None = None) -> RejectedRecord:
@@ -79,15 +79,15 @@ def record_of(message: Message, shown: int | None = None) -> RejectedRecord:
     )
 
 
-def _content(raw: str | bytes | None, shown: int | None) -> Content | None:
+def _content(raw: str | bytes | None, shown: int | None) -> Excerpt | None:
     if raw is None:
         return None
     whole = raw.encode() if isinstance(raw, str) else raw
-    return Content(whole[:shown], len(whole))
+    return Excerpt(whole[:shown], len(whole))
 
 
 def newest(
-    reading: Reading, topic: str, spans: Spans, limit: int, shown: int
+    reading: PartReading, topic: str, spans: Spans, limit: int, shown: int
 ) -> tuple[list[RejectedRecord], Spans | None]:
     """About the newest ``limit`` of what lies there, and where the rest does; None where that was all."""
     while True:

@@ -16,9 +16,9 @@ import structlog
 from confluent_kafka import KafkaError, Message
 
 from services.control.model.lifecycle import Refused
-from services.control.operations.rejected_records import Reading, RejectedRecord, newest, record_of
-from services.control.operations.replay_pacing import Turn, paced
-from services.control.operations.work_items import Call, Sent, in_turn, narrowed
+from services.control.operations.rejected_records import PartReading, RejectedRecord, newest, record_of
+from services.control.operations.replay_pacing import ReplayTurn, paced
+from services.control.operations.work_items import ReplayCall, Sent, in_turn, narrowed
 from services.control.store.audit_log import AuditLog
 from services.control.store.redriven import Mark, Redriven
 from shared.config.model import Config, TopicSource
@@ -77,7 +77,7 @@ class Rejections:
     def __init__(
         self,
         config: Callable[[], Config],
-        reading: Reading,
+        reading: PartReading,
         reach: Reach,
         marks: Redriven,
         audit_log: AuditLog,
@@ -89,7 +89,7 @@ class Rejections:
         self._marks = marks
         self._trail = audit_log
         self._now = now
-        self._turn = Turn()
+        self._turn = ReplayTurn()
 
     def page(
         self, limit: int, rest: Spans | None, partition: int | None, offset: int | None
@@ -105,7 +105,7 @@ class Rejections:
         marks = self._marks.of(each.place for each in found)
         return [(each, marks.get(each.place)) for each in found], left
 
-    def redrive(self, partition: int | None, offset: int | None, author: str, call: Call, *, again: bool) -> Sent:
+    def redrive(self, partition: int | None, offset: int | None, author: str, call: ReplayCall, *, again: bool) -> Sent:
         """Send records to the partitions where they stood, byte for byte. Leaves out what was sent before.
 
         Raises ``Refused``: for a record named by partition and offset that was sent before, unless ``again``; while

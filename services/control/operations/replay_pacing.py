@@ -45,7 +45,7 @@ def paced(
         yield each
 
 
-class Turn:
+class ReplayTurn:
     """Who sends again now. Between the calls that one sending takes, the turn is kept for its next one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

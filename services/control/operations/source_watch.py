@@ -19,7 +19,7 @@ from services.control.view.status_store import StatusStore
 from shared.config.declared import Lakes
 from shared.contracts.errors import ViaduckError
 from shared.lake.catalog.reader import CatalogReader
-from shared.lake.upkeep.retained import Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot
 from shared.lake.upkeep.retention import retained, snapshot_at, snapshots_since
 from shared.runtime.background import Background, Threaded
 
@@ -123,7 +123,7 @@ class SourceWatch(Threaded):
         self._told = near
 
 
-def _committed(catalog: CatalogReader, snapshot: int) -> Snapshot | None:
+def _committed(catalog: CatalogReader, snapshot: int) -> LakeSnapshot | None:
     """A snapshot with its time, or with that of the next one where it alone has expired."""
     found = snapshots_since(catalog, snapshot, 1)
-    return Snapshot(snapshot, found[0].at) if found else None
+    return LakeSnapshot(snapshot, found[0].at) if found else None

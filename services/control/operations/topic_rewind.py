@@ -7,7 +7,7 @@ from typing import Protocol
 
 from services.control.model.lifecycle import Refused
 from services.control.model.problems import FieldError, InvalidEntry
-from services.control.view.observed_state import Seen
+from services.control.view.observed_state import ObservedLife
 from shared.config.model import Config, TopicSource
 from shared.contracts.positions import Vector
 from shared.kafka.source_settings import topic_settings
@@ -19,14 +19,14 @@ BY_OFFSET = 'a position in a topic is an offset by partition, such as {"to": {"0
 RESEED = "reseed the destination, which begins at source.start again"
 
 
-class Log(Protocol):
+class RewindableLog(Protocol):
     """The part of ``shared.kafka.topic_log.TopicLog`` that is used here."""
 
     def identity(self) -> TopicIdentity: ...
     def oldest(self, partitions: int) -> Vector: ...
 
 
-Open = Callable[[Config, TopicSource], Log]
+Open = Callable[[Config, TopicSource], RewindableLog]
 """Opens the topic that a pipeline reads."""
 
 
@@ -35,7 +35,7 @@ def opening(environ: Mapping[str, str]) -> Open:
     return lambda config, topic: TopicLog(topic_settings(config, environ), topic.topic, CLIENT_ID)
 
 
-def position_of(config: Config, seen: Seen | None, to: Mapping[int, int], open_log: Open) -> Vector:
+def position_of(config: Config, seen: ObservedLife | None, to: Mapping[int, int], open_log: Open) -> Vector:
     """The whole position: partitions that ``to`` does not name stay where they are.
 
     ``seen``: what was said of the destination in its present life. Raises ``Refused``, ``InvalidEntry``, and a

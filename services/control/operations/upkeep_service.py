@@ -16,7 +16,7 @@ import structlog
 
 from services.control.model.lifecycle import Refused, Registered
 from services.control.model.upkeep_schedule import due_lakes, is_within
-from services.control.operations.long_operations import Operation, Operations
+from services.control.operations.long_operations import LongOperation, Operations
 from services.control.operations.reconciler import Reconciler
 from services.control.store.audit_log import WHOLE, AuditLog
 from services.control.view.destination_status import View
@@ -38,7 +38,7 @@ LOOK_EVERY_S = 5.0
 class Begun:
     """``refused``: why each of the others could not be, by id."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[LongOperation, ...]
     refused: Mapping[str, str]
 
 
@@ -53,7 +53,7 @@ class UpkeepService:
         audit_log: AuditLog,
         sender: Sender,
         topic: str,
-        look: Callable[[Operation, View], Operation],
+        look: Callable[[LongOperation, View], LongOperation],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,7 +71,7 @@ class UpkeepService:
         """When each open operation's item was sent, and how often."""
         self._turn_s = float("-inf")
 
-    def begin(self, destination: str, order: UpkeepOrder, author: str | None) -> Operation:
+    def begin(self, destination: str, order: UpkeepOrder, author: str | None) -> LongOperation:
         """The operation that does it; or the open one, where it asks for the same. Raises ``Refused``."""
         view = self._view()
         _require_known(view, destination)
@@ -88,7 +88,7 @@ class UpkeepService:
 
     def begin_all(self, destinations: Iterable[str], order: UpkeepOrder, author: str | None) -> Begun:
         """The same for many. What concerns a whole lake is asked for once in each lake."""
-        view, refused, begun = self._view(), dict[str, str](), list[Operation]()
+        view, refused, begun = self._view(), dict[str, str](), list[LongOperation]()
         running = {each.destination for each in self._open(view)}
         lakes: set[object] = set()
         ready: list[tuple[Registered, UpkeepOrder]] = []
@@ -127,7 +127,7 @@ class UpkeepService:
         self._sent = {name: each for name, each in self._sent.items() if name in there}
         self._begin_due(view, running)
 
-    def _begin_due(self, view: View, running: list[Operation]) -> None:
+    def _begin_due(self, view: View, running: list[LongOperation]) -> None:
         upkeep = self._reconciler.config.upkeep
         every_s, hours = seconds_of(upkeep.every), hours_of(upkeep.hours)
         free = upkeep.at_once - len(running)
@@ -153,19 +153,19 @@ class UpkeepService:
             return False
         return True
 
-    def _open(self, view: View) -> list[Operation]:
+    def _open(self, view: View) -> list[LongOperation]:
         found = (each for each in self._operations.open() if each.kind == "upkeep")
         return [each for each in found if self._look(each, view).state == "running"]
 
-    def _begun(self, held: Registered, order: UpkeepOrder, author: str | None) -> Operation:
-        operation = Operation(
+    def _begun(self, held: Registered, order: UpkeepOrder, author: str | None) -> LongOperation:
+        operation = LongOperation(
             uuid.uuid4().hex, held.id, "upkeep", held.generation, self._now(), author=author, order=order
         )
         self._operations.begin(operation)
         self._send(operation)
         return operation
 
-    def _send(self, operation: Operation) -> None:
+    def _send(self, operation: LongOperation) -> None:
         _, count = self._sent.get(operation.id, (0.0, 0))
         item = WorkItem(
             item=f"{operation.id}.{count}.{uuid.uuid4().hex[:8]}",

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import structlog
 
-from services.control.operations.replay_pacing import USUAL_RATE, Turn, most_of_a_call, paced
+from services.control.operations.replay_pacing import USUAL_RATE, ReplayTurn, most_of_a_call, paced
 from services.control.store.audit_log import WHOLE, AuditLog
 from services.control.view.destination_status import View
 from shared.contracts.errors import DependencyError, UnreadableMessage
@@ -41,7 +41,7 @@ REPLAYED_BY = "viaduck-replayed-by"
 DELIVERED_WITHIN_S = 30.0
 
 
-class Reading(Protocol):
+class TopicScan(Protocol):
     """The part of ``shared.kafka.scan.Scan`` that is used here."""
 
     def newest(self, topic: str, count: int) -> list[Record]: ...
@@ -50,7 +50,7 @@ class Reading(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundItem:
     """A work item, where it lies, and what became of it."""
 
     record: Record
@@ -59,7 +59,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Which:
+class WorkItemFilter:
     """Which work items are meant; everything that is given must hold."""
 
     destination: str | None = None
@@ -104,7 +104,7 @@ class Which:
 
 
 @dataclass(frozen=True)
-class Call:
+class ReplayCall:
     """What one call may send: up to ``most`` messages, ``rate`` a second, from ``rest`` of the call before on.
 
     With ``dry_run`` it only counts. What lies behind the topic's end as of the first call is new, and no call looks at
@@ -128,7 +128,7 @@ class Sent:
     """Where more that matches lies than is sent at once; None where that was all."""
 
 
-def in_turn(turn: Turn, send: Callable[[int, int | None], Sent], call: Call) -> Sent:
+def in_turn(turn: ReplayTurn, send: Callable[[int, int | None], Sent], call: ReplayCall) -> Sent:
     """As many as go out within a call, and the turn for the next call. ``send`` is told how many, and at which rate;
     None to count only. Raises ``Refused`` while others are being sent."""
     if call.dry_run:
@@ -146,7 +146,7 @@ class Work:
         self,
         pipeline: str,
         topics: Topics,
-        reading: Reading,
+        reading: TopicScan,
         sending: FlushingSender,
         view: Callable[[], View],
         audit_log: AuditLog,
@@ -159,25 +159,25 @@ class Work:
         self._view = view
         self._trail = audit_log
         self._now = now
-        self._turn = Turn()
+        self._turn = ReplayTurn()
 
-    def items(self, limit: int, which: Which, state: State | None = None) -> list[Found]:
+    def items(self, limit: int, which: WorkItemFilter, state: State | None = None) -> list[FoundItem]:
         """The newest items, the newest first."""
         view = self._view()
         parsed = list(self._parsed(self._reading.newest(self._topics.work, max(limit, 1_000))))
         newest = {item.destination: item.item for _, item in sorted(parsed, key=lambda each: each[1].published_at)}
         found = [
-            Found(record, item, state_of(item, newest[item.destination] == item.item, view))
+            FoundItem(record, item, state_of(item, newest[item.destination] == item.item, view))
             for record, item in sorted(parsed, key=lambda each: each[1].published_at, reverse=True)
             if which.holds(record, item)
         ]
         return [each for each in found if state is None or each.state == state][:limit]
 
-    def replay(self, which: Which, author: str, call: Call) -> Sent:
+    def replay(self, which: WorkItemFilter, author: str, call: ReplayCall) -> Sent:
         """Send what matches again, as it was. Raises ``Refused`` while others are being sent."""
         return in_turn(self._turn, partial(self._replay, which, author, call.rest), call)
 
-    def _replay(self, which: Which, author: str, rest: Spans | None, most: int, rate: int | None) -> Sent:
+    def _replay(self, which: WorkItemFilter, author: str, rest: Spans | None, most: int, rate: int | None) -> Sent:
         """``rate`` None: only count."""
         since_ms = None if which.since is None else int(which.since.timestamp() * 1000)
         spans = rest if rest is not None else self._reading.spans(self._topics.work, since_ms)
@@ -199,7 +199,7 @@ class Work:
         letters = list(self._letters(self._reading.newest(self._topics.dead_letter, max(limit, 1_000))))
         return sorted(letters, key=lambda each: each[1].at, reverse=True)[:limit]
 
-    def redrive(self, partition: int | None, offset: int | None, author: str, call: Call) -> Sent:
+    def redrive(self, partition: int | None, offset: int | None, author: str, call: ReplayCall) -> Sent:
         """Send letters to where they came from. Skips letters that were cut, are not signed by a service of ours, or
         belong to a topic of control.
 

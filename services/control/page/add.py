@@ -18,7 +18,7 @@ from services.control.page.login import form
 from services.control.page.templates import answer
 from services.control.page.urls import base, handle_here, service_here
 from services.control.web.context import CurrentCaller
-from services.control.web.problems import ANSWERED, FieldProblem, Problem, problem_of, said
+from services.control.web.problems import ANSWERED, FieldProblem, HttpProblem, problem_of, said
 
 router = APIRouter(include_in_schema=False)
 
@@ -68,26 +68,26 @@ def _held(request: Request, destination: str) -> Registered:
     """A destination that can be changed here."""
     held = handle_here(request).view().destinations.get(destination)
     if held is None:
-        raise Problem("not_found", f"there is no destination {destination}")
+        raise HttpProblem("not_found", f"there is no destination {destination}")
     if held.managed_by == "file":
-        raise Problem("declared_by_file", f"the file declares {destination}")
+        raise HttpProblem("declared_by_file", f"the file declares {destination}")
     return held
 
 
-def _problem(put: Callable[[Entry], None], given: Mapping[str, str]) -> Problem | None:
+def _problem(put: Callable[[Entry], None], given: Mapping[str, str]) -> HttpProblem | None:
     """Put it, after a look at its lake. Returns what speaks against it."""
     try:
         put(entry_of(given))
     except ValidationError as error:
         return invalid(error)
-    except (Problem, *ANSWERED) as error:
+    except (HttpProblem, *ANSWERED) as error:
         return problem_of(error)
     return None
 
 
-def _taken() -> Problem:
+def _taken() -> HttpProblem:
     fields = [FieldProblem(path="id", message="is taken by another destination of this pipeline")]
-    return Problem("conflict", said(fields), "Choose another one, or edit that destination.", fields)
+    return HttpProblem("conflict", said(fields), "Choose another one, or edit that destination.", fields)
 
 
 def _done(request: Request, destination: str) -> Response:

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
 from services.control.page.templates import FOLDER
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 
 router = APIRouter(include_in_schema=False)
 
@@ -19,6 +19,6 @@ FOR_S = 3600
 def asset(name: str) -> FileResponse:
     file = FILES.get(name)
     if file is None:
-        raise Problem("not_found", "there is no such asset")
+        raise HttpProblem("not_found", "there is no such asset")
     kind = TYPES.get(file.suffix, "text/plain; charset=utf-8")
     return FileResponse(file, media_type=kind, headers={"Cache-Control": f"private, max-age={FOR_S}"})

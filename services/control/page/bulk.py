@@ -13,8 +13,8 @@ from services.control.page.login import form
 from services.control.page.templates import answer
 from services.control.page.urls import base, handle_here, pipeline_here, service_here
 from services.control.web.context import CurrentCaller
-from services.control.web.page_snapshot import Asked
-from services.control.web.problems import Problem
+from services.control.web.page_snapshot import DestinationQuery
+from services.control.web.problems import HttpProblem
 
 router = APIRouter(include_in_schema=False)
 
@@ -41,11 +41,11 @@ async def act(action: str, request: Request, asked: CurrentAsked, caller: Curren
 
 def _known(action: str) -> str:
     if action not in ACTIONS:
-        raise Problem("not_found", f"there is no action {action[:40]} for many at once")
+        raise HttpProblem("not_found", f"there is no action {action[:40]} for many at once")
     return action
 
 
-def _wanted(request: Request, asked: Asked) -> list[str]:
+def _wanted(request: Request, asked: DestinationQuery) -> list[str]:
     return sorted(handle_here(request).snapshots.look().wanted(asked))
 
 
@@ -54,7 +54,7 @@ def _digest(names: list[str]) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
-def _confirm(request: Request, action: str, asked: Asked, seen: str | None = None) -> HTMLResponse:
+def _confirm(request: Request, action: str, asked: DestinationQuery, seen: str | None = None) -> HTMLResponse:
     wanted = _wanted(request, asked)
     return answer(request, "bulk.html", 200 if seen is None else 409, base=base(request), action=action,
                   means=MEANS[action], asked=asked, named=wanted[:NAMED], count=len(wanted), changed=seen is not None,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from services.control.model.problems import KINDS, uri
 from services.control.operations.destination_entry import Entry
-from services.control.web.problems import LONGEST, FieldProblem, Problem, said
+from services.control.web.problems import LONGEST, FieldProblem, HttpProblem, said
 from shared.config.catalogs import CatalogRefused, has_password, parse_catalog
 from shared.config.secrets import scrub
 
@@ -36,7 +36,7 @@ class Filled:
     """The form with the user's values and the errors of each field."""
 
     values: Mapping[str, str] = field(default_factory=dict)
-    problem: Problem | None = None
+    problem: HttpProblem | None = None
     version: int | None = None
     """Of the destination that is being changed, as it was when the form was shown; None for a new one."""
 
@@ -85,13 +85,13 @@ def written_in(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def entry_of(given: Mapping[str, str]) -> Entry:
-    """Raises ``ValidationError``, and ``Problem`` for lines that are no settings."""
+    """Raises ``ValidationError``, and ``HttpProblem`` for lines that are no settings."""
     plain: dict[str, Any] = {name: text for name, text in given.items() if name not in LINES}
     plain |= {name: _settings(name, given[name]) for name in LINES if name in given}
     return Entry.model_validate({"id": "", "routing_value": "", **plain})
 
 
-def invalid(error: ValidationError) -> Problem:
+def invalid(error: ValidationError) -> HttpProblem:
     fields = [
         FieldProblem(
             path=".".join(map(str, each["loc"])),
@@ -99,7 +99,7 @@ def invalid(error: ValidationError) -> Problem:
         )
         for each in error.errors(include_url=False, include_input=False)
     ]
-    return Problem("invalid", said(fields), fields=fields)
+    return HttpProblem("invalid", said(fields), fields=fields)
 
 
 def _lines_of(settings: Mapping[str, Any]) -> str:
@@ -115,7 +115,7 @@ def _settings(field: str, text: str) -> dict[str, str]:
         if not sign or not name.strip() or name.strip() in found:
             why = "has a name that has its own field above" if sign and name.strip() else "is not name = value"
             fields = [FieldProblem(path=field, message=f"line {number} {why}")]
-            raise Problem("invalid", said(fields), fields=fields)
+            raise HttpProblem("invalid", said(fields), fields=fields)
         found[name.strip()] = value.strip()
     return found
 

@@ -9,7 +9,7 @@ from services.control.page.templates import answer
 from services.control.web.context import CurrentCaller, require, sources_of
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import PageAfter, cut, read_number, write_number
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 
 router = APIRouter(include_in_schema=False)
 
@@ -19,7 +19,7 @@ def show_incidents(request: Request, caller: CurrentCaller, after: PageAfter = N
     require(caller, "admin", "to see the deployment's audit trail")
     trail = sources_of(request).audit_log
     if trail is None:
-        raise Problem("not_found", "this control keeps no audit trail")
+        raise HttpProblem("not_found", "this control keeps no audit trail")
     found = trail.entries(ROWS + 1, read_number(after or None))
     entries, following = cut(found, ROWS, lambda entry: write_number(entry.id))
     return answer(request, "incidents.html", entries=entries, following=following)

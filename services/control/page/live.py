@@ -18,7 +18,7 @@ from services.control.api.models import Commit, DestinationId
 from services.control.model.lifecycle import Refused
 from services.control.model.permitted_actions import permitted
 from services.control.operations.destination_service import ACTIONS, DestinationService
-from services.control.operations.long_operations import Operation
+from services.control.operations.long_operations import LongOperation
 from services.control.page.entry_form import Filled
 from services.control.page.login import form
 from services.control.page.templates import HEADERS, answer, render, visitor
@@ -28,9 +28,18 @@ from services.control.view import lake_health
 from services.control.view.destination_status import MOVING, Status, View
 from services.control.web.context import CurrentCaller, caller_of, require, require_to_reseed, sources_of
 from services.control.web.middleware import is_still_allowed
-from services.control.web.page_snapshot import SORTS, STATES, Asked, PageSnapshot, Shown, SnapshotCache, Sort, shown_as
+from services.control.web.page_snapshot import (
+    SORTS,
+    STATES,
+    DestinationQuery,
+    PageSnapshot,
+    Shown,
+    SnapshotCache,
+    Sort,
+    shown_as,
+)
 from services.control.web.paging import page
-from services.control.web.problems import ANSWERED, Problem
+from services.control.web.problems import ANSWERED, HttpProblem
 from services.control.web.streams import EventStream
 
 EVERY_S = 1.0
@@ -75,14 +84,14 @@ async def asked_of(
     sort: Annotated[str, Query(max_length=20)] = "id",
     after: Annotated[str | None, Query(max_length=1_000)] = None,
     reason: Annotated[str, Query(max_length=200)] = "",
-) -> Asked:
+) -> DestinationQuery:
     """What a link or the form on the page asks for; a word that means nothing is as if it were left out."""
     wanted: Shown | None = next((each for each in STATES if each == state), None)
     by: Sort = next((each for each in SORTS if each == sort), "id")
-    return Asked(search, wanted, by, after or None, reason)
+    return DestinationQuery(search, wanted, by, after or None, reason)
 
 
-CurrentAsked = Annotated[Asked, Depends(asked_of)]
+CurrentAsked = Annotated[DestinationQuery, Depends(asked_of)]
 
 
 @overview.get("/", response_class=HTMLResponse)
@@ -155,7 +164,7 @@ def show_one(destination: DestinationId, request: Request) -> HTMLResponse:
                   grave=GRAVE)  # fmt: skip
 
 
-def _looked_at(service: DestinationService, view: View) -> Callable[[Operation], Operation]:
+def _looked_at(service: DestinationService, view: View) -> Callable[[LongOperation], LongOperation]:
     return lambda operation: service.now_of(operation, view)
 
 
@@ -230,7 +239,7 @@ def _act(service: DestinationService, destination: str, action: str, author: str
     elif action == "rewind":
         service.rewind(destination, _position(fields.get("to", "")), author)
     else:
-        raise Problem("not_found", f"there is no action {action[:40]}")
+        raise HttpProblem("not_found", f"there is no action {action[:40]}")
 
 
 def _position(text: str) -> int | dict[int, int]:
@@ -251,14 +260,14 @@ def _number(text: str) -> int:
 
 def _confirm(request: Request, destination: str, action: str, refused: str | None = None) -> HTMLResponse:
     if action not in MEANS:
-        raise Problem("not_found", f"there is no action {action[:40]}")
+        raise HttpProblem("not_found", f"there is no action {action[:40]}")
     shown, grave = _status(request, destination), action in GRAVE
     status = 200 if refused is None else 409
     return answer(request, "confirm.html", status, d=shown, action=action, means=MEANS[action], refused=refused,
                   grave=grave, base=base(request))  # fmt: skip
 
 
-def _bulk(asked: Asked) -> tuple[str, ...]:
+def _bulk(asked: DestinationQuery) -> tuple[str, ...]:
     """The actions for all listed destinations, if the list is filtered by one state."""
     return BULK.get(asked.state or "", ())
 
@@ -280,7 +289,7 @@ def _files(view: View, destination: str) -> int | None:
     return None if known is None or known.figures is None else known.figures.files
 
 
-def _pipelines(request: Request, asked: Asked) -> tuple[Markup, str | None]:
+def _pipelines(request: Request, asked: DestinationQuery) -> tuple[Markup, str | None]:
     there = sources_of(request).pipelines()
     names, following = page(there, MOST_PIPELINES, asked.after)
     return fitted(
@@ -309,7 +318,7 @@ def _service(request: Request) -> DestinationService:
 def _status(request: Request, destination: str) -> Status:
     shown = _snapshots(request).look().statuses.get(destination)
     if shown is None:
-        raise Problem("not_found", f"there is no destination {destination}")
+        raise HttpProblem("not_found", f"there is no destination {destination}")
     return shown
 
 

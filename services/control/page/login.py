@@ -11,7 +11,7 @@ from services.control.page.problem_pages import local
 from services.control.page.templates import answer
 from services.control.web.guard import SESSION_FOR_S, Guard
 from services.control.web.middleware import address_of, sessions_of
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 
 router = APIRouter(include_in_schema=False)
 
@@ -51,14 +51,14 @@ def logout(request: Request) -> Response:
 
 
 async def form(request: Request) -> dict[str, str]:
-    """A posted form, as browsers encode it. Raises ``Problem`` for what no form of ours sends."""
+    """A posted form, as browsers encode it. Raises ``HttpProblem`` for what no form of ours sends."""
     if not request.headers.get("content-type", FORM).startswith(FORM):
-        raise Problem("not_acceptable", "a form is needed", f"send {FORM}")
+        raise HttpProblem("not_acceptable", "a form is needed", f"send {FORM}")
     body = await request.body()
     if len(body) > MAX_FORM:
-        raise Problem("too_large", f"the form is larger than {MAX_FORM:,} bytes")
+        raise HttpProblem("too_large", f"the form is larger than {MAX_FORM:,} bytes")
     try:
         found = parse_qs(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise Problem("too_large", f"the form has more than {MAX_FIELDS} fields") from None
+        raise HttpProblem("too_large", f"the form has more than {MAX_FIELDS} fields") from None
     return {name: values[0] for name, values in found.items()}

@@ -16,7 +16,7 @@ from services.control.store.proposals import State
 from services.control.web.context import CurrentCaller
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import page
-from services.control.web.problems import ANSWERED, Problem
+from services.control.web.problems import ANSWERED, HttpProblem
 from shared.config.config_errors import quoted
 
 router = APIRouter(include_in_schema=False)
@@ -53,7 +53,7 @@ def _act(discovery: Discovery, proposal: str, action: str, author: str) -> str:
     if action == "dismiss":
         discovery.dismiss(proposal, author)
         return "/proposals"
-    raise Problem("not_found", f"there is no action {action[:40]}")
+    raise HttpProblem("not_found", f"there is no action {action[:40]}")
 
 
 def _list(request: Request, state: State, after: str | None, refused: str | None = None) -> HTMLResponse:
@@ -76,5 +76,5 @@ def _list(request: Request, state: State, after: str | None, refused: str | None
 def _discovery(request: Request) -> Discovery:
     found = handle_here(request).discovery
     if found is None:
-        raise Problem("not_found", "this control has no proposals")
+        raise HttpProblem("not_found", "this control has no proposals")
     return found

@@ -8,7 +8,7 @@ from fastapi import Request
 
 from services.control.operations.destination_service import DestinationService
 from services.control.web.context import PipelineHandle, handle_of, sources_of
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 
 OF_ONE = "/pipelines/{pipeline}"
 """Where the pages of a pipeline are; those of the only one are at the root, too."""
@@ -20,7 +20,7 @@ def handle_here(request: Request) -> PipelineHandle:
     if named is not None:
         return handle_of(named, request)
     if len(there) != 1:
-        raise Problem("not_found", "there are several pipelines", "the page / has links to each")
+        raise HttpProblem("not_found", "there are several pipelines", "the page / has links to each")
     return next(iter(there.values()))
 
 
@@ -34,7 +34,7 @@ def service_here(request: Request) -> DestinationService:
     """Where what is asked of the pipeline on this page is done."""
     service = handle_here(request).service
     if service is None:
-        raise Problem("not_found", "this pipeline can't be changed here")
+        raise HttpProblem("not_found", "this pipeline can't be changed here")
     return service
 
 

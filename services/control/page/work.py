@@ -11,14 +11,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from services.control.operations.work_items import Call, Sent, State, Which, Work
+from services.control.operations.work_items import ReplayCall, Sent, State, Work, WorkItemFilter
 from services.control.page.login import form
 from services.control.page.templates import answer
 from services.control.page.urls import base, handle_here, pipeline_here
 from services.control.web.context import CurrentCaller
 from services.control.web.page_snapshot import ROWS
 from services.control.web.paging import read_spans, write_spans
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 from shared.config.secrets import scrub
 from shared.contracts.messages import ItemKind
 
@@ -33,7 +33,7 @@ QueryText = Annotated[str, Query(max_length=200)]
 @router.get("/work", response_class=HTMLResponse)
 def show_work(request: Request, destination: QueryText = "", state: QueryText = "") -> HTMLResponse:
     wanted = next((each for each in STATES if each == state), None)
-    found = _work(request).items(ROWS, Which(destination=destination or None), wanted)
+    found = _work(request).items(ROWS, WorkItemFilter(destination=destination or None), wanted)
     return answer(request, "work.html", base=base(request), pipeline=pipeline_here(request), items=found,
                   destination=destination, state=wanted, states=STATES)  # fmt: skip
 
@@ -48,7 +48,7 @@ async def replay(request: Request, caller: CurrentCaller) -> Response:
     fields = await form(request)
     which = _which(fields.get("destination", ""), fields.get("kind", ""))
     rest = read_spans(fields.get("after") or None)
-    sent = await run_in_threadpool(partial(_work(request).replay, which, caller.name, Call(rest=rest)))
+    sent = await run_in_threadpool(partial(_work(request).replay, which, caller.name, ReplayCall(rest=rest)))
     again = {name: fields.get(name, "") for name in ("destination", "kind")}
     return await run_in_threadpool(_sent_page, request, sent, "work items", "work", "work/replay", again)
 
@@ -67,7 +67,7 @@ async def redrive(request: Request, caller: CurrentCaller) -> Response:
     fields = await form(request)
     place = _number(fields.get("partition")), _number(fields.get("offset"))
     rest = read_spans(fields.get("after") or None)
-    sent = await run_in_threadpool(partial(_work(request).redrive, *place, caller.name, Call(rest=rest)))
+    sent = await run_in_threadpool(partial(_work(request).redrive, *place, caller.name, ReplayCall(rest=rest)))
     again = {name: fields.get(name, "") for name in ("partition", "offset")}
     return await run_in_threadpool(
         _sent_page, request, sent, "dead letters", "dead-letters", "dead-letters/redrive", again
@@ -75,13 +75,13 @@ async def redrive(request: Request, caller: CurrentCaller) -> Response:
 
 
 def _replay_page(request: Request, destination: str, kind: str) -> HTMLResponse:
-    sent = _work(request).replay(_which(destination, kind), "", Call(dry_run=True))
+    sent = _work(request).replay(_which(destination, kind), "", ReplayCall(dry_run=True))
     return answer(request, "replay.html", base=base(request), pipeline=pipeline_here(request), sent=sent,
                   destination=destination, kind=kind, kinds=KINDS)  # fmt: skip
 
 
-def _which(destination: str, kind: str) -> Which:
-    return Which(destination=destination or None, kind=ItemKind(kind) if kind in KINDS else None)
+def _which(destination: str, kind: str) -> WorkItemFilter:
+    return WorkItemFilter(destination=destination or None, kind=ItemKind(kind) if kind in KINDS else None)
 
 
 def _sent_page(
@@ -101,12 +101,12 @@ def _number(text: str | None) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 18:
-        raise Problem("invalid", "partition and offset are numbers")
+        raise HttpProblem("invalid", "partition and offset are numbers")
     return int(text)
 
 
 def _work(request: Request) -> Work:
     work = handle_here(request).work
     if work is None:
-        raise Problem("not_found", "this control does not see the work of this pipeline")
+        raise HttpProblem("not_found", "this control does not see the work of this pipeline")
     return work

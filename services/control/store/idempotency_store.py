@@ -29,7 +29,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldAnswer:
     """``print``: a digest of the request. ``answer`` is None while it is being answered."""
 
     print: str
@@ -43,16 +43,16 @@ class Answers:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[str, str], Held] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], HeldAnswer] = OrderedDict()
         self._bytes = 0
 
-    def begin(self, caller: str, key: str, fingerprint: str) -> Held | None:
+    def begin(self, caller: str, key: str, fingerprint: str) -> HeldAnswer | None:
         """What is held of an earlier request with this key; None where this is the first, which is noted."""
         with self._lock:
             self._forget()
             found = self._held.get((caller, key))
             if found is None:
-                self._held[caller, key] = Held(fingerprint, self._clock() + KEPT_FOR_S)
+                self._held[caller, key] = HeldAnswer(fingerprint, self._clock() + KEPT_FOR_S)
             return found
 
     def end(self, caller: str, key: str, answer: Kept | None) -> None:
@@ -61,7 +61,7 @@ class Answers:
             held = self._held.pop((caller, key), None)
             if held is None or answer is None:
                 return
-            self._held[caller, key] = Held(held.print, self._clock() + KEPT_FOR_S, answer)
+            self._held[caller, key] = HeldAnswer(held.print, self._clock() + KEPT_FOR_S, answer)
             self._bytes += len(answer.body)
             self._forget()
 

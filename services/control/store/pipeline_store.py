@@ -30,7 +30,7 @@ LOCK = 7_641_904_332
 
 
 @dataclass(frozen=True)
-class Document:
+class StoredPipeline:
     """``content``: the keys of a file that are the pipeline's own; None where it is gone."""
 
     pipeline: str
@@ -46,11 +46,11 @@ class Document:
         return PipelineDocument(pipeline=self.pipeline, version=self.version, document=content)
 
 
-Require = Callable[[Document | None], None]
+Require = Callable[[StoredPipeline | None], None]
 """Raises for what is held at the moment of a change; None where there is no such pipeline."""
 
 
-def anything(_: Document | None) -> None:
+def anything(_: StoredPipeline | None) -> None:
     """Nothing is asked of it."""
 
 
@@ -75,15 +75,15 @@ class PipelineStore:
         self._topic = topic
         self._now = now
         self._lock = threading.RLock()
-        self._known: Mapping[str, Document] = {}
+        self._known: Mapping[str, StoredPipeline] = {}
         self._version = 0
 
     @property
-    def all(self) -> Mapping[str, Document]:
+    def all(self) -> Mapping[str, StoredPipeline]:
         """By name; those that are gone, too."""
         return self._known
 
-    def find(self, pipeline: str) -> Document | None:
+    def find(self, pipeline: str) -> StoredPipeline | None:
         """The document, unless it was removed."""
         found = self._known.get(pipeline)
         return None if found is None or found.content is None else found
@@ -117,11 +117,11 @@ class PipelineStore:
 
     def put(
         self, pipeline: str, content: Mapping[str, Any], author: str | None, require: Require = anything
-    ) -> Document:
+    ) -> StoredPipeline:
         """Keep it; the same again changes nothing."""
         return self._change(pipeline, content, "there", author, require)
 
-    def end(self, pipeline: str, state: State, author: str | None, require: Require = anything) -> Document:
+    def end(self, pipeline: str, state: State, author: str | None, require: Require = anything) -> StoredPipeline:
         """Mark the document as removed, even if it is put again later. ``state``: the reason."""
         return self._change(pipeline, None, state, author, require)
 
@@ -132,21 +132,21 @@ class PipelineStore:
             for said in found:
                 if said.pipeline not in held:
                     state: State = "deleted" if said.document is None else "there"
-                    row = Document(said.pipeline, said.document, state, said.version, "rebuild", self._now())
+                    row = StoredPipeline(said.pipeline, said.document, state, said.version, "rebuild", self._now())
                     con.execute(insert(documents).values(**_row(row)))
 
     # -- the registry -------------------------------------------------------------------------------------------------
 
     def _change(
         self, pipeline: str, content: Mapping[str, Any] | None, state: State, author: str | None, require: Require
-    ) -> Document:
+    ) -> StoredPipeline:
         with self._database.transaction() as con:
             before = self._all(con).get(pipeline)
             there = before if before is not None and before.content is not None else None
             require(there)
             if before is not None and before.state == state and same_content(before.content, content):
                 return before
-            after = Document(pipeline, content, state, self._next(con), author, self._now())
+            after = StoredPipeline(pipeline, content, state, self._next(con), author, self._now())
             if before is None:
                 con.execute(insert(documents).values(**_row(after)))
             else:
@@ -155,7 +155,7 @@ class PipelineStore:
         self.refresh()
         return after
 
-    def _all(self, con: Connection) -> dict[str, Document]:
+    def _all(self, con: Connection) -> dict[str, StoredPipeline]:
         """Locks the rows: other changes wait. SQLite has one writer anyway, since BEGIN."""
         if con.dialect.name == "postgresql":
             con.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
@@ -164,14 +164,14 @@ class PipelineStore:
     def _next(self, con: Connection) -> int:
         return int(con.execute(select(func.max(documents.c.version))).scalar() or 0) + 1
 
-    def _newer(self) -> list[Document]:
+    def _newer(self) -> list[StoredPipeline]:
         newer = select(documents).where(documents.c.version > self._version).order_by(documents.c.version)
         with self._database.transaction() as con:
             return [_document(row) for row in con.execute(newer).mappings()]
 
     # -- copies and topic ---------------------------------------------------------------------------------------------
 
-    def _copy(self, each: Document) -> None:
+    def _copy(self, each: StoredPipeline) -> None:
         if each.content is None:
             self._at_copies(partial(self._copies.remove, each.pipeline))
         else:
@@ -184,11 +184,11 @@ class PipelineStore:
             said = f"{self._copies.folder} can't be written: {error.strerror}"
             raise DependencyError("state_dir", said, "let the service write there, or name another state_dir") from None
 
-    def _announce(self, each: Document) -> None:
+    def _announce(self, each: StoredPipeline) -> None:
         self._sender.send(self._topic, each.pipeline, each.message.to_bytes())
 
 
-def _row(document: Document) -> dict[str, Any]:
+def _row(document: StoredPipeline) -> dict[str, Any]:
     return {
         "pipeline": document.pipeline,
         "content": _text(document.content),
@@ -208,12 +208,12 @@ def _text(content: Mapping[str, Any] | None) -> str | None:
     return None if content is None else json.dumps(content)
 
 
-def _document(row: RowMapping) -> Document:
+def _document(row: RowMapping) -> StoredPipeline:
     content = None if row["content"] is None else json.loads(row["content"])
-    return Document(row["pipeline"], content, row["state"], row["version"], row["author"], row["updated_at"])
+    return StoredPipeline(row["pipeline"], content, row["state"], row["version"], row["author"], row["updated_at"])
 
 
-def _entry(before: Document | None, after: Document) -> dict[str, Any]:
+def _entry(before: StoredPipeline | None, after: StoredPipeline) -> dict[str, Any]:
     """What goes into the audit trail."""
     return {
         "pipeline": after.pipeline,
@@ -227,7 +227,7 @@ def _entry(before: Document | None, after: Document) -> dict[str, Any]:
     }
 
 
-def _deed(before: Document | None, after: Document) -> str:
+def _deed(before: StoredPipeline | None, after: StoredPipeline) -> str:
     if after.content is None:
         return "removed" if after.state == "deleted" else "taken over by a file"
     if before is None or before.content is None:
@@ -235,14 +235,14 @@ def _deed(before: Document | None, after: Document) -> str:
     return "changed"
 
 
-def _changes(before: Document | None, after: Document) -> dict[str, tuple[Any, Any]]:
+def _changes(before: StoredPipeline | None, after: StoredPipeline) -> dict[str, tuple[Any, Any]]:
     """By section; of destinations, which may be thousands, only the ids."""
     was, now = _shown(before), _shown(after)
     told = {name: (was.get(name), now.get(name)) for name in {**was, **now} if was.get(name) != now.get(name)}
     return {name: (_brief(name, old), _brief(name, new)) for name, (old, new) in told.items()}
 
 
-def _shown(document: Document | None) -> Mapping[str, Any]:
+def _shown(document: StoredPipeline | None) -> Mapping[str, Any]:
     return {} if document is None or document.content is None else document.content
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
-from services.control.model.policy import Decision, Sighting
+from services.control.model.policy import PolicyDecision, Sighting
 from services.control.store.database import Database
 from services.control.store.tables import audit, pipelines, proposals
 
@@ -23,7 +23,7 @@ MOST_OPEN = 10_000
 @dataclass(frozen=True)
 class Proposal:
     sighting: Sighting
-    decision: Decision
+    decision: PolicyDecision
     state: State
     author: str | None
     """Who dismissed it."""
@@ -51,7 +51,7 @@ class Proposals:
         with self._database.transaction() as con:
             return self._find(con, proposal_id)
 
-    def keep(self, decided: Collection[tuple[Sighting, Decision]], gone: Collection[str], at: datetime) -> None:
+    def keep(self, decided: Collection[tuple[Sighting, PolicyDecision]], gone: Collection[str], at: datetime) -> None:
         """Remember what was decided, as far as there is room, and forget those that have a destination by now."""
         with self._database.transaction() as con:
             self._lock(con)
@@ -105,7 +105,7 @@ class Proposals:
         for each in ids:
             con.execute(delete(proposals).where(*self._at(each)))
 
-    def _row(self, sighting: Sighting, decision: Decision, at: datetime) -> dict[str, Any]:
+    def _row(self, sighting: Sighting, decision: PolicyDecision, at: datetime) -> dict[str, Any]:
         return {
             "pipeline": self._pipeline,
             "id": sighting.id,
@@ -130,7 +130,7 @@ class Proposals:
         }
 
 
-def _told(sighting: Sighting, decision: Decision) -> dict[str, Any]:
+def _told(sighting: Sighting, decision: PolicyDecision) -> dict[str, Any]:
     return {
         "rows": sighting.rows,
         "first_seen": sighting.first_seen,
@@ -142,7 +142,7 @@ def _told(sighting: Sighting, decision: Decision) -> dict[str, Any]:
 def _proposal(row: RowMapping) -> Proposal:
     return Proposal(
         Sighting(row["id"], json.loads(row["value"]), row["whole"], row["rows"], row["first_seen"]),
-        Decision(row["reason"], row["message"]),
+        PolicyDecision(row["reason"], row["message"]),
         row["state"],
         row["author"],
         row["created_at"],

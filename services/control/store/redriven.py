@@ -27,7 +27,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Claim:
+class RedriveClaim:
     """A record by its place (a digest), and where it lies on the topic of rejected records."""
 
     place: str
@@ -47,7 +47,14 @@ class Redriven:
             return self._of(con, places)
 
     def claim(
-        self, claims: Sequence[Claim], author: str, at: datetime, deed: str, told: Mapping[str, Any], *, again: bool
+        self,
+        claims: Sequence[RedriveClaim],
+        author: str,
+        at: datetime,
+        deed: str,
+        told: Mapping[str, Any],
+        *,
+        again: bool,
     ) -> set[str]:
         """The places that no one had claimed, which are this caller's now; with ``again`` all of them.
 

@@ -46,7 +46,7 @@ def nothing(_: Connection, __: Held) -> None:
     """Nothing else."""
 
 
-class Registry:
+class DestinationRegistry:
     """The destinations of one pipeline. May be used from several threads, and by several controls on one database.
 
     Raises ``DependencyError`` while the database can't be used, then nothing of the call has happened.

@@ -15,7 +15,7 @@ from services.control.model.lifecycle import Registered
 from services.control.store.audit_log import RegistryRebuilt
 from services.control.view.frontier import FrontierReport, Published, Trusted, of
 from services.control.view.lake_health import KnownHealth
-from services.control.view.observed_state import Seen
+from services.control.view.observed_state import ObservedLife
 from services.control.view.pipeline_retention import PipelineRetention, warning
 from services.control.view.topic_lag import TopicLag, topic_lag
 from shared.contracts.evolution import EvolutionPolicy
@@ -35,7 +35,7 @@ MOVING: frozenset[State] = frozenset({"seeding", "running"})
 """Those are tried again by themselves."""
 
 
-class Error(Problem):
+class ErrorShown(Problem):
     """Why a destination does not go on. ``since``: when it was met first, in a row."""
 
     model_config = ConfigDict(extra="ignore")
@@ -92,7 +92,7 @@ class Status(BaseModel):
     given of the source's NOT NULL, defaults and comments; work goes on regardless."""
     topic: TopicLag | None = None
     """How far it is behind its topic, by partition; null where the source is a lake, and before a reader saw it."""
-    error: Error | None
+    error: ErrorShown | None
 
 
 class FrontierStatus(BaseModel):
@@ -160,7 +160,7 @@ class View:
     rebuilt: RegistryRebuilt | None = None
     destinations: Mapping[str, Registered] = field(default_factory=dict)
     """By id; removed ones left out."""
-    seen: Mapping[str, Seen] = field(default_factory=dict)
+    seen: Mapping[str, ObservedLife] = field(default_factory=dict)
     published: Published = field(default_factory=Published)
     newest: tuple[FrontierReport, ...] = ()
     trusted: tuple[Trusted, ...] = ()
@@ -228,7 +228,7 @@ def status(view: View, destination: str) -> Status:
     )
 
 
-def seen_of(view: View, destination: str) -> Seen | None:
+def seen_of(view: View, destination: str) -> ObservedLife | None:
     """What was said of a destination in its present life; None while nothing was."""
     return _of_this_life(view.seen.get(destination), view.destinations[destination])
 
@@ -312,15 +312,15 @@ def _is_exact(trusted: Trusted | None, known: int | None, head: int | None, dest
     return known >= head and destination not in trusted.report.lagging
 
 
-def _of_this_life(seen: Seen | None, held: Registered) -> Seen | None:
+def _of_this_life(seen: ObservedLife | None, held: Registered) -> ObservedLife | None:
     return seen if seen is not None and seen.generation == held.generation else None
 
 
-def _known_through(seen: Seen | None, trusted: Trusted | None, destination: str) -> int | None:
+def _known_through(seen: ObservedLife | None, trusted: Trusted | None, destination: str) -> int | None:
     return _furthest(seen, NOT_SEEDED if trusted is None else trusted.known_through(destination))
 
 
-def _furthest(seen: Seen | None, known: int) -> int | None:
+def _furthest(seen: ObservedLife | None, known: int) -> int | None:
     for said in () if seen is None else (seen.position, seen.through):
         if said is not None and said > known:
             known = said
@@ -332,7 +332,7 @@ def _snapshot(position: int | None) -> int | None:
     return None if position is None or position < 0 else position
 
 
-def _state(held: Registered, seen: Seen | None, known_through: int | None) -> State:
+def _state(held: Registered, seen: ObservedLife | None, known_through: int | None) -> State:
     if held.removing:
         return "removing"
     if held.desired is not DesiredState.RUNNING:
@@ -344,7 +344,7 @@ def _state(held: Registered, seen: Seen | None, known_through: int | None) -> St
     return "seeding" if known_through is None else "running"
 
 
-def _is_outdated(seen: Seen, held: Registered) -> bool:
+def _is_outdated(seen: ObservedLife, held: Registered) -> bool:
     """Whether an operator touched the destination after its last answer: what it complained of may be gone.
 
     Two clocks are compared here, for display only: the reader decides by the revision itself.
@@ -352,14 +352,14 @@ def _is_outdated(seen: Seen, held: Registered) -> bool:
     return seen.at < held.revision.at
 
 
-def _error(seen: Seen | None, held: Registered, lagging: Lagging | None) -> Error | None:
+def _error(seen: ObservedLife | None, held: Registered, lagging: Lagging | None) -> ErrorShown | None:
     damage, complaint = held.declared.damage, _complaint(seen, held)
     if damage is not None and held.is_damaged:
-        return Error(**damage.problem.model_dump(), since=damage.at)
+        return ErrorShown(**damage.problem.model_dump(), since=damage.at)
     if seen is None or complaint is None or seen.since is None:
         return None
     attempts = None if lagging is None else lagging.attempts
-    return Error(
+    return ErrorShown(
         **complaint.model_dump(), since=seen.since, attempts=attempts, next_try_at=_next_try_at(seen, held, lagging)
     )
 
@@ -373,7 +373,7 @@ def _notice(held: Registered) -> str | None:
     return "; ".join(said) or None
 
 
-def _next_try_at(seen: Seen, held: Registered, lagging: Lagging | None) -> datetime | None:
+def _next_try_at(seen: ObservedLife, held: Registered, lagging: Lagging | None) -> datetime | None:
     """Two clocks are compared here, for display only."""
     waits = lagging is not None and lagging.attempts > 0 and not lagging.in_flight
     if lagging is None or not waits or seen.parked or held.desired is not DesiredState.RUNNING:
@@ -381,7 +381,7 @@ def _next_try_at(seen: Seen, held: Registered, lagging: Lagging | None) -> datet
     return seen.at + timedelta(seconds=delay_s(lagging.attempts, 0.0))
 
 
-def _complaint(seen: Seen | None, held: Registered) -> Problem | None:
+def _complaint(seen: ObservedLife | None, held: Registered) -> Problem | None:
     """What upkeep damaged stays so, whatever was heard since."""
     if held.declared.damage is not None and held.is_damaged:
         return held.declared.damage.problem

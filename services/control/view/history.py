@@ -16,7 +16,7 @@ KEPT = 720
 
 
 @dataclass(frozen=True)
-class Sample:
+class HistorySample:
     """One measurement. ``lag_s``: the largest lag of all destinations that should move; None if it is unknown."""
 
     at: float
@@ -41,14 +41,14 @@ class History:
         self._view = view
         self._clock = clock
         self._lock = threading.Lock()
-        self._beats: deque[Sample] = deque(maxlen=KEPT)
+        self._beats: deque[HistorySample] = deque(maxlen=KEPT)
         self._rows: int | None = None
         self._at = float("-inf")
 
     @property
-    def last(self) -> Sample:
+    def last(self) -> HistorySample:
         with self._lock:
-            return self._beats[-1] if self._beats else Sample(self._clock())
+            return self._beats[-1] if self._beats else HistorySample(self._clock())
 
     @property
     def columns(self) -> list[list[float | None]]:
@@ -74,7 +74,7 @@ class History:
         grown = 0 if before is None else max(0, self._rows - before)
         awaited = [each for each in view.standings.values() if each.state not in OFF]
         lags = [each.lag_seconds for each in awaited if each.lag_seconds is not None]
-        beat = Sample(
+        beat = HistorySample(
             at=now,
             lag_s=max(lags, default=None if awaited or not view.newest else 0.0),
             unknown=len(awaited) - len(lags),

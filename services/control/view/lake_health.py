@@ -74,7 +74,7 @@ EXAMPLE: dict[str, Any] = {
 """A destination's health, for OpenAPI."""
 
 
-class Health(BaseModel):
+class HealthShown(BaseModel):
     """How a destination's table and its lake fare, as its catalog had it at ``looked_at``; null: not looked at yet.
 
     Where the last look failed, the figures are those of the last look that succeeded, and ``error`` says why.
@@ -116,13 +116,13 @@ class Health(BaseModel):
     error: Problem | None = None
 
 
-def shown(pipeline: str, destination: str | None, known: KnownHealth | None) -> Health:
+def shown(pipeline: str, destination: str | None, known: KnownHealth | None) -> HealthShown:
     """What users see of it."""
     if known is None:
-        return Health(id=destination, pipeline=pipeline)
+        return HealthShown(id=destination, pipeline=pipeline)
     figures = known.figures
     values = {} if figures is None else {**figures.model_dump(), "small_file_share": round(figures.small_file_share, 4)}
     failed_at = None if known.error is None else known.told_at
-    return Health(
+    return HealthShown(
         id=destination, pipeline=pipeline, looked_at=known.looked_at, failed_at=failed_at, error=known.error, **values
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from services.control.view.destination_status import State, View
 from services.control.view.pipeline_retention import PipelineRetention
-from services.control.view.retention import Held, holds, needs
+from services.control.view.retention import HeldSnapshot, holds, needs
 from shared.lake.upkeep.retained import Retained
 
 MOST_UNKNOWN = 100
@@ -19,7 +19,7 @@ class Lowest:
     """What needs the oldest snapshot of a lake, and when that was committed, if the last look told."""
 
     pipeline: str
-    held: Held
+    held: HeldSnapshot
     at: datetime | None
 
 
@@ -53,7 +53,7 @@ class LakeRetention:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _PipelinePart:
     """What one pipeline contributes."""
 
     pipeline: str
@@ -87,15 +87,17 @@ def by_lake(
 
     ``ignored``: destinations, each as its id or ``PIPELINE/ID``, that hold nothing.
     """
-    parts: dict[str, list[_Part]] = {}
+    parts: dict[str, list[_PipelinePart]] = {}
     blind = [_blind(name) for name in views if views[name].retention is None]
     for name, view in views.items():
         if view.retention is not None:
-            parts.setdefault(view.retention.retained.lake, []).append(_Part(name, view, view.retention, ignored))
+            parts.setdefault(view.retention.retained.lake, []).append(
+                _PipelinePart(name, view, view.retention, ignored)
+            )
     return [*map(_joined, parts.values()), *blind, *(_blind(name) for name in elsewhere)]
 
 
-def _joined(parts: Sequence[_Part]) -> LakeRetention:
+def _joined(parts: Sequence[_PipelinePart]) -> LakeRetention:
     newest = max(parts, key=lambda part: part.known.looked_at).known
     found = [lowest for part in parts if (lowest := part.lowest(newest.retained)) is not None]
     unknown = [each for part in parts for each in part.unknown()]

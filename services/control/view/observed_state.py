@@ -20,7 +20,7 @@ UNHAPPY = frozenset({Outcome.FAILED, Outcome.PARKED})
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedLife:
     """One generation of a destination, as reported on the progress topic. Unreported fields are None."""
 
     generation: int
@@ -43,7 +43,7 @@ class Seen:
     """Of the newest applies: the position that each reached, and the seconds that it took to read and to apply."""
 
 
-def is_past(seen: Seen | None, progress: Progress) -> bool:
+def is_past(seen: ObservedLife | None, progress: Progress) -> bool:
     """Whether an answer is of a time of which more was heard since: read from an old partition, or sent once more.
 
     Appliers' clocks differ, so a little older is not old, and what goes further is news at any rate.
@@ -56,7 +56,7 @@ def is_past(seen: Seen | None, progress: Progress) -> bool:
     return is_older and (progress.generation < seen.generation or reached <= known)
 
 
-def after(seen: Seen | None, progress: Progress) -> Seen | None:
+def after(seen: ObservedLife | None, progress: Progress) -> ObservedLife | None:
     """``seen`` with one more answer. An older generation is ignored; a later one replaces ``seen``."""
     if progress.outcome is Outcome.FENCED:
         return seen  # its generation is the cursor's, and it says nothing about our own life
@@ -64,11 +64,11 @@ def after(seen: Seen | None, progress: Progress) -> Seen | None:
         return seen
     before = seen
     if before is None or progress.generation > before.generation:
-        before = Seen(progress.generation, progress.at)
+        before = ObservedLife(progress.generation, progress.at)
     return _complained(_moved(before, progress), before, progress)
 
 
-def _moved(before: Seen, progress: Progress) -> Seen:
+def _moved(before: ObservedLife, progress: Progress) -> ObservedLife:
     applied = progress.outcome is Outcome.APPLIED
     # An answer that comes twice or late must not take a position back; a look at the cursor itself may.
     looked = progress.outcome is Outcome.GAP or progress.kind is ItemKind.PROBE
@@ -86,7 +86,7 @@ def _moved(before: Seen, progress: Progress) -> Seen:
     )
 
 
-def _spelled(position: int | None, before: Seen, progress: Progress) -> str | None:
+def _spelled(position: int | None, before: ObservedLife, progress: Progress) -> str | None:
     """How the source spells the position; an answer of before that was kept may not tell."""
     if position == progress.position and progress.position_at is not None:
         return progress.position_at
@@ -105,7 +105,7 @@ def _seconds(phases: Mapping[str, float]) -> float:
     return phases.get("total", sum(phases.values()))
 
 
-def _complained(moved: Seen, before: Seen, progress: Progress) -> Seen:
+def _complained(moved: ObservedLife, before: ObservedLife, progress: Progress) -> ObservedLife:
     error = progress.error if progress.outcome in UNHAPPY else None
     same = error is not None and before.error is not None and error.type == before.error.type
     since = None if error is None else before.since if same else progress.since or progress.at

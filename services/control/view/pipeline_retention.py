@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot, Retained
 
 MOST_NAMED = 3
 
@@ -21,13 +21,13 @@ class PipelineRetention:
     looked_at: datetime
     """By control's clock."""
     retained: Retained
-    lowest: Snapshot | None = None
+    lowest: LakeSnapshot | None = None
     """The oldest snapshot that a destination needs; None where none needs any."""
     near: tuple[str, ...] = ()
     """Destinations that have less than a tenth of the history left, those with the least first."""
     headroom_s: float | None = None
     """Until the owner's promise no longer covers ``lowest``; None without a promise, or where nothing is needed."""
-    begun: Snapshot | None = None
+    begun: LakeSnapshot | None = None
     """No running seed reads an older snapshot."""
 
     @property

@@ -25,9 +25,9 @@ from datetime import datetime
 
 from services.control.model.lifecycle import Registered
 from services.control.view.destination_status import MOVING, State, View, rows_through_of, seen_of
-from services.control.view.observed_state import CLOCKS_DIFFER, Seen
+from services.control.view.observed_state import CLOCKS_DIFFER, ObservedLife
 from shared.contracts.messages import SeedMode
-from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot, Retained
 
 NEAR = 0.1
 """The share of the history below which a destination is warned of."""
@@ -50,7 +50,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldSnapshot:
     """A need, and the snapshot that it comes to."""
 
     destination: str
@@ -69,7 +69,7 @@ def needs(view: View) -> Iterator[Need]:
             yield need
 
 
-def _need(name: str, held: Registered, state: State, seen: Seen | None) -> Need | None:
+def _need(name: str, held: Registered, state: State, seen: ObservedLife | None) -> Need | None:
     if seen is not None and seen.parked and seen.error is not None and seen.error.type == "history_expired":
         return None
     if seen is not None and seen.position is not None and seen.position >= 0:
@@ -88,21 +88,21 @@ def earliest_seed(view: View) -> datetime | None:
     return min((each.since for each in needs(view) if each.since is not None), default=None)
 
 
-def holds(view: View, retained: Retained, begun: Snapshot | None) -> list[Held]:
+def holds(view: View, retained: Retained, begun: LakeSnapshot | None) -> list[HeldSnapshot]:
     """What each destination keeps from being expired, as far as that is known; the lowest first.
 
     ``begun``: the snapshot that was the head at ``earliest_seed``, as control's look found it.
     """
     found = ((each, _snapshot(view, each, retained, begun)) for each in needs(view))
     held = [
-        Held(need.destination, need.state, snapshot, is_fixed=need.snapshot is not None)
+        HeldSnapshot(need.destination, need.state, snapshot, is_fixed=need.snapshot is not None)
         for need, snapshot in found
         if snapshot is not None
     ]
     return sorted(held, key=lambda each: (each.snapshot, each.destination))
 
 
-def _snapshot(view: View, need: Need, retained: Retained, begun: Snapshot | None) -> int | None:
+def _snapshot(view: View, need: Need, retained: Retained, begun: LakeSnapshot | None) -> int | None:
     if need.oldest:
         return retained.oldest
     if need.since is not None:
@@ -113,7 +113,7 @@ def _snapshot(view: View, need: Need, retained: Retained, begun: Snapshot | None
     return rows if rows is not None and rows >= retained.oldest else None
 
 
-def near_expiry(held: list[Held], retained: Retained) -> tuple[str, ...]:
+def near_expiry(held: list[HeldSnapshot], retained: Retained) -> tuple[str, ...]:
     """Destinations with less than ``NEAR`` of the history left. While the first snapshot is there, nothing expires."""
     if retained.oldest == 0:
         return ()

@@ -16,7 +16,7 @@ from services.control.view import observed_state as seen_
 from services.control.view.destination_status import View
 from services.control.view.frontier import Frontiers, Published
 from services.control.view.lake_health import KnownHealth
-from services.control.view.observed_state import Seen
+from services.control.view.observed_state import ObservedLife
 from services.control.view.pipeline_retention import PipelineRetention
 from shared.contracts.messages import ItemKind, Outcome, Progress
 from shared.contracts.reports import Frontier, LakeHealth, Offer, Offered, Told, UnroutedRecords
@@ -51,7 +51,7 @@ class StatusStore:
         self._lock = threading.Lock()
         self._destinations: dict[str, Registered] = {}
         self._published = Published()
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, ObservedLife] = {}
         self._health: dict[str, KnownHealth] = {}
         self._source_health: KnownHealth | None = None
         self._upkept: dict[str, Progress] = {}

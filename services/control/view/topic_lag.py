@@ -7,7 +7,7 @@ from heapq import nlargest
 from pydantic import BaseModel
 
 from services.control.view.frontier import FrontierReport
-from services.control.view.observed_state import Seen
+from services.control.view.observed_state import ObservedLife
 from shared.contracts.positions import Vector
 
 MOST_SHOWN = 64
@@ -37,7 +37,7 @@ class TopicLag(BaseModel):
     """At most 64: of more, those that are furthest behind."""
 
 
-def topic_lag(report: FrontierReport, seen: Seen | None, *, unsure: bool) -> TopicLag | None:
+def topic_lag(report: FrontierReport, seen: ObservedLife | None, *, unsure: bool) -> TopicLag | None:
     """None for a source that is no topic. ``unsure``: what the reader said last may be long past."""
     if report.head_at is None:
         return None
@@ -48,7 +48,7 @@ def topic_lag(report: FrontierReport, seen: Seen | None, *, unsure: bool) -> Top
     return TopicLag(lag_records=None if behind is None or unsure else sum(behind.values()), partitions=shown)
 
 
-def _reached(seen: Seen, position_at: str) -> Vector:
+def _reached(seen: ObservedLife, position_at: str) -> Vector:
     """The position, or beyond it where an applier read further and found nothing of the destination's."""
     position = Vector.parse(position_at)
     read = Vector.parse(seen.through_at or "{}")

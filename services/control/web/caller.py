@@ -52,7 +52,7 @@ class Denied:
 
 
 @dataclass(frozen=True)
-class Asked:
+class GuardedRequest:
     """As much of a request as it takes."""
 
     method: str

@@ -24,7 +24,7 @@ from services.control.view.destination_status import View
 from services.control.view.history import History
 from services.control.web.caller import Caller
 from services.control.web.page_snapshot import SnapshotCache
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 
 Part = TypeVar("Part")
 
@@ -93,13 +93,13 @@ def caller_of(request: Request) -> Caller:
 
 
 def require(caller: Caller, scope: Scope, what: str) -> None:
-    """Raises ``Problem`` if the client lacks a right that the guard cannot check from the path."""
+    """Raises ``HttpProblem`` if the client lacks a right that the guard cannot check from the path."""
     if not caller.may(scope):
-        raise Problem("forbidden", f"{what} needs a token with the scope {scope}; {caller.name} has {caller.scope}")
+        raise HttpProblem("forbidden", f"{what} needs a token with the scope {scope}; {caller.name} has {caller.scope}")
 
 
 def require_to_reseed(caller: Caller, service: DestinationService, destination: str) -> None:
-    """Raises ``Problem`` where rows that Viaduck did not write would be replaced, and the asker may not drop them."""
+    """Raises ``HttpProblem`` where rows that Viaduck did not write would be replaced and the asker may not drop any."""
     if not service.is_ours(destination):
         require(caller, "drop", "to reseed what Viaduck has not filled, which replaces whatever the table holds")
 
@@ -110,7 +110,7 @@ def handle_of(pipeline: str, request: Request) -> PipelineHandle:
     served = there.get(pipeline)
     if served is None:
         serves = f"this control serves {', '.join(sorted(there)[:MOST_NAMED])}{' …' if len(there) > MOST_NAMED else ''}"
-        raise Problem("not_found", f"there is no pipeline {pipeline}", serves)
+        raise HttpProblem("not_found", f"there is no pipeline {pipeline}", serves)
     return served
 
 
@@ -166,9 +166,9 @@ def upkeep_of(pipeline: str, request: Request) -> UpkeepService:
 
 
 def _there(part: Part | None, otherwise: str) -> Part:
-    """Raises ``Problem`` where this control, or the pipeline, has no such part."""
+    """Raises ``HttpProblem`` where this control, or the pipeline, has no such part."""
     if part is None:
-        raise Problem("not_found", otherwise)
+        raise HttpProblem("not_found", otherwise)
     return part
 
 

@@ -11,9 +11,9 @@ from typing import Protocol
 from services.control.model.problems import PAGE
 from services.control.store.tokens import Token
 from services.control.web.caller import ANONYMOUS, LOCAL, OPERATOR, READING, holder
-from services.control.web.caller import Asked as Asked
 from services.control.web.caller import Caller as Caller
 from services.control.web.caller import Denied as Denied
+from services.control.web.caller import GuardedRequest as GuardedRequest
 from services.control.web.throttle import WITHIN_S, Failures
 from shared.config.public_url import PublicUrl
 from shared.runtime.loopback import is_own_name
@@ -30,7 +30,7 @@ SESSION_FOR_S = 12 * 3600.0
 MAX_SESSIONS = 1_000
 
 
-class Known(Protocol):
+class TokenCheck(Protocol):
     """The part of ``services.control.store.tokens.Tokens`` that is used here: it answers without waiting."""
 
     def any_valid(self) -> bool: ...
@@ -55,7 +55,7 @@ class Guard:
         *,
         loopback: bool,
         token: str | None = None,
-        tokens: Known | None = None,
+        tokens: TokenCheck | None = None,
         public_url: PublicUrl | None = None,
         scraping: MetricsAccess | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -81,7 +81,7 @@ class Guard:
         """Whether browsers come over TLS."""
         return self.public_url is not None and self.public_url.is_secure
 
-    def judge(self, asked: Asked) -> Caller | Denied:
+    def judge(self, asked: GuardedRequest) -> Caller | Denied:
         if asked.path in OPEN or self._scrapes(asked):
             return ANONYMOUS
         given = self._given(asked)
@@ -131,7 +131,7 @@ class Guard:
         """Whether any token is configured."""
         return self._token is not None or self._tokens.any_valid()
 
-    def _given(self, asked: Asked) -> str | None:
+    def _given(self, asked: GuardedRequest) -> str | None:
         """The token that came with a request; empty where something came that is none."""
         if asked.authorization is not None:
             scheme, _, text = asked.authorization.partition(" ")
@@ -139,19 +139,19 @@ class Guard:
         known = (self._sessions.get(each, ("", 0.0)) for each in asked.sessions)
         return next((text for text, until in known if until > self._clock()), None)
 
-    def _scrapes(self, asked: Asked) -> bool:
+    def _scrapes(self, asked: GuardedRequest) -> bool:
         if asked.path != METRICS or (self.public_url is not None and self._scraping.rule == "local"):
             return False
         return self._scraping.is_open_to(asked.address, asked.host, brought=asked.brought)
 
-    def _failed(self, asked: Asked) -> Denied:
+    def _failed(self, asked: GuardedRequest) -> Denied:
         if self._failures.too_many(asked.address):
             again = {"Retry-After": str(int(WITHIN_S))}
             return Denied("too_many_failures", "the token is not valid, after too many wrong ones", again)
         self._failures.note(asked.address)
         return _unauthorized("the token is not valid")
 
-    def _unnamed(self, asked: Asked) -> Caller | Denied:
+    def _unnamed(self, asked: GuardedRequest) -> Caller | Denied:
         """A request without credentials."""
         if (foreign := self._foreign(asked)) is not None:
             return foreign
@@ -166,14 +166,14 @@ class Guard:
             return LOCAL
         return ANONYMOUS if asked.needs == "read" else _unauthorized("a bearer token is needed")
 
-    def _why_closed(self, asked: Asked) -> str:
+    def _why_closed(self, asked: GuardedRequest) -> str:
         if self.public_url is not None:
             return "this control has a public address (server.public_url) and no token"
         if self._loopback and asked.brought:
             return "this request came through a proxy, and control has no token"
         return "this control listens beyond loopback and has no token"
 
-    def _foreign(self, asked: Asked) -> Denied | None:
+    def _foreign(self, asked: GuardedRequest) -> Denied | None:
         """Refuses requests that a page of another site makes the browser send with its cookies or from loopback.
 
         A foreign host name that points here is refused, too (DNS rebinding).

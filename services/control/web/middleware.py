@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.control.store.access_audit import AccessAudit, Deed
-from services.control.web.caller import ANONYMOUS, READING, Asked, Caller, Denied
+from services.control.web.caller import ANONYMOUS, READING, Caller, Denied, GuardedRequest
 from services.control.web.guard import Guard
 from services.control.web.problems import document
 from shared.contracts.errors import DependencyError
@@ -84,9 +84,9 @@ def _is_page(scope: Scope) -> bool:
     return looks and "text/html" in headers.get("accept", "") and "authorization" not in headers
 
 
-def asked_of(scope: Scope, guard: Guard) -> Asked:
+def asked_of(scope: Scope, guard: Guard) -> GuardedRequest:
     headers = Headers(scope=scope)
-    return Asked(
+    return GuardedRequest(
         method=scope["method"],
         path=scope["path"],
         host=headers.get("host", ""),
@@ -115,7 +115,7 @@ def address_of(scope: Scope, guard: Guard) -> str:
     return named[-1].rpartition(",")[2].strip()[:LONGEST_ADDRESS]
 
 
-def _noting(scope: Scope, asked: Asked, send: Send) -> Send:
+def _noting(scope: Scope, asked: GuardedRequest, send: Send) -> Send:
     """``send``, with an entry in the audit trail where the answer deserves one."""
     incidents: AccessAudit | None = scope["app"].state.sources.incidents
 
@@ -129,7 +129,7 @@ def _noting(scope: Scope, asked: Asked, send: Send) -> Send:
     return noting
 
 
-def _deed(asked: Asked, status: int) -> Deed | None:
+def _deed(asked: GuardedRequest, status: int) -> Deed | None:
     if asked.path == "/login":
         return {303: "logged_in", 401: "login_failed"}.get(status) if asked.method == "POST" else None  # type: ignore[return-value]
     if status in (401, 429) and asked.authorization is not None:
@@ -146,7 +146,7 @@ def _author(scope: Scope) -> str:
     return caller.name if isinstance(caller, Caller) else ANONYMOUS.name
 
 
-def _told(asked: Asked, status: int) -> dict[str, Any]:
+def _told(asked: GuardedRequest, status: int) -> dict[str, Any]:
     return {"method": asked.method, "path": asked.path[:LONGEST_PATH], "status": status, "address": asked.address}
 
 

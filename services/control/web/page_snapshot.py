@@ -21,7 +21,7 @@ from services.control.view.destination_status import (
     pipeline_status,
     status,
 )
-from services.control.view.history import History, Sample
+from services.control.view.history import History, HistorySample
 from services.control.view.lake_health import rank
 from services.control.web.paging import page
 
@@ -47,7 +47,7 @@ SORTS: dict[Sort, str] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class DestinationQuery:
     """The filter and order of a list of destinations."""
 
     search: str = ""
@@ -86,13 +86,13 @@ class PageSnapshot:
     pipeline: PipelineStatus
     statuses: Statuses
     worst: tuple[Status, ...]
-    pulse: Sample
+    pulse: HistorySample
     states: Mapping[Shown, int]
     """How many are in each state, as the page shows it; without the states that are empty."""
     reasons: tuple[tuple[str, int], ...]
     """Why destinations are parked, and how many for each."""
 
-    def rows(self, asked: Asked) -> tuple[list[Status], str | None]:
+    def rows(self, asked: DestinationQuery) -> tuple[list[Status], str | None]:
         """The destinations of one page, and the cursor of the next."""
         view, wanted = self.statuses.view, self.wanted(asked)
         if asked.sort == "id":
@@ -102,7 +102,7 @@ class PageSnapshot:
             names = [name for _, name in keys]
         return [self.statuses[name] for name in names], following
 
-    def wanted(self, asked: Asked) -> list[str]:
+    def wanted(self, asked: DestinationQuery) -> list[str]:
         """All destinations that fit, on whatever page."""
         view, sought = self.statuses.view, asked.search.casefold()
         return [

@@ -16,7 +16,7 @@ from fastapi import Depends, Query
 from pydantic import Field, TypeAdapter, ValidationError
 
 from services.control.operations.work_items import Spans
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
@@ -60,7 +60,7 @@ def cut(found: Sequence[Found], limit: int, cursor: Callable[[Found], str]) -> t
 def page(names: Iterable[Key], limit: int, after: str | None) -> tuple[list[Key], str | None]:
     """Up to ``limit`` of the keys in order, and the cursor behind the last of them; None at the end.
 
-    A cursor stays valid when names come and go. Raises ``Problem`` for a cursor of another list.
+    A cursor stays valid when names come and go. Raises ``HttpProblem`` for a cursor of another list.
     """
     ordered = sorted(names)
     start = 0 if after is None else _start(ordered, after)
@@ -91,7 +91,7 @@ def write_number(number: int) -> str:
 
 
 def read_number(cursor: str | None) -> int | None:
-    """Raises ``Problem`` for a cursor that is none of a list by numbers."""
+    """Raises ``HttpProblem`` for a cursor that is none of a list by numbers."""
     if cursor is None:
         return None
     found = _read(cursor)
@@ -106,7 +106,7 @@ def write_id(last: str) -> str:
 
 
 def read_id(cursor: str | None, find: Callable[[str], Found | None]) -> Found | None:
-    """What a page ended with. Raises ``Problem`` for a cursor that is none of a list of such."""
+    """What a page ended with. Raises ``HttpProblem`` for a cursor that is none of a list of such."""
     if cursor is None:
         return None
     last = _read(cursor)
@@ -122,7 +122,7 @@ def write_spans(spans: Spans | None) -> str | None:
 
 
 def read_spans(cursor: str | None) -> Spans | None:
-    """Raises ``Problem`` for a cursor that is none of a topic's."""
+    """Raises ``HttpProblem`` for a cursor that is none of a topic's."""
     if cursor is None:
         return None
     try:
@@ -169,5 +169,5 @@ def _float(number: float) -> float:
     return found
 
 
-def _none_of_ours() -> Problem:
-    return Problem("invalid", "after: not a cursor of this list", "send `next` of the previous page, unchanged")
+def _none_of_ours() -> HttpProblem:
+    return HttpProblem("invalid", "after: not a cursor of this list", "send `next` of the previous page, unchanged")

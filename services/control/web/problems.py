@@ -73,7 +73,7 @@ class ProblemDocument(BaseModel):
     fields: list[FieldProblem] = []
 
 
-class Problem(Error):
+class HttpProblem(Error):
     """Raised by a route: answered as a problem document. ``kind`` is a key of ``KINDS``."""
 
     def __init__(
@@ -98,21 +98,21 @@ WORST = ("secret_in_request", "not_allowed", "check_failed")
 """Kinds of which one names the whole entry, the first before the others."""
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> HttpProblem:
     """One of ``ANSWERED`` as a problem. A ``ViaduckError``: a lake could not be read for this request."""
     match error:
-        case Problem():
+        case HttpProblem():
             return error
         case InvalidEntry():
             fields = [FieldProblem(path=fault.path, message=fault.message) for fault in error.faults]
             kinds = {fault.kind for fault in error.faults}
-            return Problem(next((kind for kind in WORST if kind in kinds), "invalid"), str(error), fields=fields)
+            return HttpProblem(next((kind for kind in WORST if kind in kinds), "invalid"), str(error), fields=fields)
         case Refused():
-            return Problem(error.type, error.message, error.hint)
+            return HttpProblem(error.type, error.message, error.hint)
         case DependencyError():
-            return Problem("unavailable", str(error), error.hint, [], **SOON)
+            return HttpProblem("unavailable", str(error), error.hint, [], **SOON)
         case ViaduckError():
-            return Problem("unavailable", f"{error.type}: {error.message}", error.hint, [], **SOON)
+            return HttpProblem("unavailable", f"{error.type}: {error.message}", error.hint, [], **SOON)
     raise error
 
 
@@ -156,7 +156,7 @@ def declared(*kinds: str) -> dict[int | str, dict[str, Any]]:
 
 def install(app: FastAPI) -> None:
     """Make every error of ``app`` a problem document."""
-    for raised in (Problem, *ANSWERED):
+    for raised in (HttpProblem, *ANSWERED):
         app.add_exception_handler(raised, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 
 MOST = 256
 MOST_OF_ONE = 128
@@ -22,10 +22,10 @@ class Streams:
         self._open: Counter[str] = Counter()
 
     def check(self, whose: str) -> None:
-        """Raises ``Problem`` where there is no room for another one."""
+        """Raises ``HttpProblem`` where there is no room for another one."""
         if self._open.total() >= MOST or self._open[whose] >= MOST_OF_ONE:
             said = f"{MOST_OF_ONE} event streams per client, or {MOST} in all, are open"
-            problem = Problem("too_many_streams", said)
+            problem = HttpProblem("too_many_streams", said)
             problem.headers = {"Retry-After": "10"}
             raise problem
 

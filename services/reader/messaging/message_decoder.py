@@ -37,7 +37,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class FrontierReached:
     """The progress topic: how far a reader had looked, perhaps this one in an earlier life."""
 
     frontier: Frontier
@@ -82,7 +82,7 @@ class Woken:
     """Nothing happened, but look: a signal came."""
 
 
-Event = Wanted | Removed | Answered | Reached | Unrouted | Proposed | Undelivered | Unsaid | Renewed | Woken
+Event = Wanted | Removed | Answered | FrontierReached | Unrouted | Proposed | Undelivered | Unsaid | Renewed | Woken
 
 
 MOST_EVENTS = 50_000
@@ -156,7 +156,7 @@ class Intake:
             return None
         match message:
             case Frontier():
-                return Reached(message)
+                return FrontierReached(message)
             case Progress():
                 return Answered(message)
             case UnroutedRecords():

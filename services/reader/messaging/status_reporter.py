@@ -11,9 +11,9 @@ from prometheus_client import Gauge
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.frontier import (
-    Look,
-    Page,
+    FrontierPage,
     ShareState,
+    SourceObservation,
     known_through,
     lag_seconds,
     lagging,
@@ -73,7 +73,7 @@ class StatusReporter:
             return float("-inf")
         return self._told_s + (self._pause_s if self._is_stale else AT_LEAST_EVERY_S)
 
-    def tell(self, planner: Planner, now_s: float, look: Look) -> None:
+    def tell(self, planner: Planner, now_s: float, look: SourceObservation) -> None:
         """Begin a frontier that is due, or publish its next page: both in one turn only where there is a single page.
 
         A frontier is due if it says something new, or if none has been sent for a while.
@@ -89,7 +89,7 @@ class StatusReporter:
             self._send_page(cycle, planner, now_s, look)
         self._gauge(planner, now_s, look)
 
-    def _begun(self, planner: Planner, now_s: float, look: Look) -> Cycle | None:
+    def _begun(self, planner: Planner, now_s: float, look: SourceObservation) -> Cycle | None:
         """The next cycle; None where it would say nothing new."""
         self._is_stale = False
         now = standing(planner, look.catalog, readable=look.problem is None, overdue=look.is_late)
@@ -102,10 +102,10 @@ class StatusReporter:
         self._pause_s = PAUSE_S * len(parts)
         return Cycle(number, now, look.problem, len(parts), deque(enumerate(parts)))
 
-    def _send_page(self, cycle: Cycle, planner: Planner, now_s: float, look: Look) -> None:
+    def _send_page(self, cycle: Cycle, planner: Planner, now_s: float, look: SourceObservation) -> None:
         number, names = cycle.waiting.popleft()
         found = lagging(planner, names, cycle.standing.head, now_s, look.catalog)
-        page = Page(cycle.standing, cycle.problem, number, cycle.pages, found, look.ends)
+        page = FrontierPage(cycle.standing, cycle.problem, number, cycle.pages, found, look.ends)
         self._outlet.frontier(page, cycle.number, look.age_s)
         if not cycle.waiting:
             self._cycle = None
@@ -115,7 +115,7 @@ class StatusReporter:
         for name in names:
             self._metrics.forget(name)
 
-    def _gauge(self, planner: Planner, now_s: float, look: Look) -> None:
+    def _gauge(self, planner: Planner, now_s: float, look: SourceObservation) -> None:
         self._metrics.rows_in_flight.set(planner.rows_in_flight)
         if planner.index is None or now_s - self._gauged_s < GAUGES_PAUSE_S:
             return

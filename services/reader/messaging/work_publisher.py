@@ -10,7 +10,7 @@ import structlog
 
 from services.reader.messaging.message_decoder import Undelivered, Unsaid
 from services.reader.planner.actions import Action, Park, Republish, Send
-from services.reader.planner.frontier import Page
+from services.reader.planner.frontier import FrontierPage
 from shared.contracts.messages import ItemKind, Outcome, Progress, WorkItem, now
 from shared.contracts.projection import project
 from shared.contracts.reports import Frontier, Offer, Offered, Share
@@ -68,7 +68,7 @@ class WorkPublisher:
 
         self._sender.send(self._topics.progress, progress.key, progress.to_bytes(), None, delivered)
 
-    def frontier(self, page: Page, cycle: int, age_s: float | None = None) -> None:
+    def frontier(self, page: FrontierPage, cycle: int, age_s: float | None = None) -> None:
         """Publish one page of a cycle. ``age_s``: since the source was last looked at."""
         message = project(
             Frontier,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from services.reader.planner.compaction import Wear, worn
-from services.reader.planner.destination_state import DestinationState, InFlight
+from services.reader.planner.destination_state import DestinationState, ItemInFlight
 from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.upkeep import UPKEEP_DAMAGED
@@ -27,7 +27,7 @@ UNEXPLAINED = Problem(
 )
 
 
-def accept(tracked: DestinationState, asked: InFlight, progress: Progress, now_s: float) -> Next:
+def accept(tracked: DestinationState, asked: ItemInFlight, progress: Progress, now_s: float) -> Next:
     """Take over the answer to the item that was in flight. TLA: ``Accept``, ``Learns``."""
     if tracked.spec.drop and asked.kind is not ItemKind.DROP:
         return Next.GO_ON
@@ -85,7 +85,7 @@ def _tells_of_harm(tracked: DestinationState, progress: Progress) -> bool:
     return is_harm and is_news and tracked.is_running
 
 
-def _wear(tracked: DestinationState, asked: InFlight, progress: Progress) -> Wear:
+def _wear(tracked: DestinationState, asked: ItemInFlight, progress: Progress) -> Wear:
     is_change = asked.kind is ItemKind.CHANGES
     return worn(tracked.wear, progress.wear, progress.commit_reason) if is_change else tracked.wear
 
@@ -100,7 +100,7 @@ def _at(tracked: DestinationState, progress: Progress, now_s: float) -> Next:
     return Next.GO_ON
 
 
-def _gap(tracked: DestinationState, asked: InFlight, progress: Progress, now_s: float) -> Next:
+def _gap(tracked: DestinationState, asked: ItemInFlight, progress: Progress, now_s: float) -> Next:
     """The cursor is not at the expected position: plan from its own. If it is, the answer makes no sense: wait."""
     if progress.position is None:
         tracked.position = None

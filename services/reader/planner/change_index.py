@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from services.reader.planner.counted_changes import Step, merged
+from services.reader.planner.counted_changes import CountedStep, merged
 from shared.contracts.ranges import NOT_SEEDED
 
 MOST_STEPS = 512
@@ -37,7 +37,7 @@ class ChangeIndex:
     def __init__(self, at: int, segment_rows: int) -> None:
         self.floor = at
         self._segment_rows = segment_rows
-        self._steps: list[Step] = []
+        self._steps: list[CountedStep] = []
         self._ends: list[int] = []
         self._counts = 0
         self._most_counts = MOST_COUNTS
@@ -92,7 +92,7 @@ class ChangeIndex:
         self._thinned, self._known_from = NOT_SEEDED, {}
         self._most_counts = MOST_COUNTS
 
-    def extend(self, step: Step) -> None:
+    def extend(self, step: CountedStep) -> None:
         """Add a step above the line."""
         if step.range.after != self.line:
             raise ValueError(f"step {step.range} does not begin at the line {self.line}")
@@ -102,7 +102,7 @@ class ChangeIndex:
         if len(self._steps) > MOST_STEPS:
             self._coarsen()
 
-    def extend_down(self, step: Step) -> None:
+    def extend_down(self, step: CountedStep) -> None:
         """Add a step under the floor."""
         if step.range.through != self.floor:
             raise ValueError(f"step {step.range} does not end at the floor {self.floor}")
@@ -120,7 +120,7 @@ class ChangeIndex:
             del self._steps[:gone]
             del self._ends[:gone]
 
-    def settle(self, exact: int, value: str) -> tuple[int, Step | None]:
+    def settle(self, exact: int, value: str) -> tuple[int, CountedStep | None]:
         """How far a destination that is exact at ``exact`` is known to be exact, and the step that touches it then.
 
         A step that ``exact`` lies within counts whole: its rows may all lie before ``exact``, or not.
@@ -144,7 +144,7 @@ class ChangeIndex:
         rows = sum(step.rows_of(value) for step in run)
         return Ahead(after, run[-1].range.through, rows, first.pinned)
 
-    def _run(self, index: int) -> list[Step]:
+    def _run(self, index: int) -> list[CountedStep]:
         """Pinned steps from ``index`` on that fit one segment together, or the first alone.
 
         Where it begins decides where it ends, so destinations that wait for the same step share the range.
@@ -162,7 +162,7 @@ class ChangeIndex:
         """Merge neighbours in the older half of the steps. Returns whether there are fewer now."""
         before = len(self._steps)
         half = len(self._steps) // 2
-        coarse: list[Step] = []
+        coarse: list[CountedStep] = []
         whole = True
         for step in self._steps[:half]:
             if whole or not self._may_merge(coarse[-1], step):
@@ -176,7 +176,7 @@ class ChangeIndex:
         self._counts = sum(len(step.rows) for step in self._steps)
         return len(self._steps) < before
 
-    def _may_merge(self, older: Step, newer: Step) -> bool:
+    def _may_merge(self, older: CountedStep, newer: CountedStep) -> bool:
         """Pinned steps are pieces of work as they stand, so a merged one must fit a segment."""
         if older.pinned and newer.pinned:
             return older.total + newer.total <= self._segment_rows

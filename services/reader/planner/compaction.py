@@ -10,7 +10,7 @@ LEAST_DEAD_ROWS = 100_000
 """Fewer deleted rows are no reason: their share of a small table is large after each commit, and costs no reader."""
 
 MENDED_BY_FLUSH = frozenset({"inlined_rows", "inlined_deletes"})
-"""Reasons of commits by the extension (``Reason``) that compaction ends, since it flushes first."""
+"""Reasons of commits by the extension (``ExtensionReason``) that compaction ends, since it flushes first."""
 
 
 @dataclass(frozen=True, slots=True)

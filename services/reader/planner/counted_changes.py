@@ -10,7 +10,7 @@ from shared.contracts.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CountedStep:
     """Changed rows by routing value over one range: counted once, for all destinations.
 
     A count may be too high (the feed shows more images than there are changes) and the values too many, never too few.
@@ -34,13 +34,15 @@ class Step:
     of_any: int = 0
     """Changed rows that may be of any value, known yet or not: whose they are is found when they are read."""
 
-    def only_above(self, exact: Mapping[str, int]) -> Step:
+    def only_above(self, exact: Mapping[str, int]) -> CountedStep:
         """The same step with the counts of those values alone that are exact up to before its end."""
         through = self.range.through
         shorter = self.rows if len(self.rows) <= len(exact) else exact
         kept = (value for value in shorter if value in self.rows and exact.get(value, through) < through)
         rows = {value: self.rows[value] for value in kept}
-        return Step(self.range, rows, self.total, self.pinned, self.oldest_touch, self.unrouted, of_any=self.of_any)
+        return CountedStep(
+            self.range, rows, self.total, self.pinned, self.oldest_touch, self.unrouted, of_any=self.of_any
+        )
 
     def touches(self, value: str) -> bool:
         return self.of_any > 0 or value in self.rows
@@ -49,17 +51,17 @@ class Step:
         return self.rows.get(value, 0) + self.of_any
 
 
-def nothing(snapshots: Range, *, pinned: bool) -> Step:
+def nothing(snapshots: Range, *, pinned: bool) -> CountedStep:
     """The step over a range without changes."""
-    return Step(snapshots, {}, pinned=pinned)
+    return CountedStep(snapshots, {}, pinned=pinned)
 
 
-def merged(older: Step, newer: Step) -> Step:
+def merged(older: CountedStep, newer: CountedStep) -> CountedStep:
     """Two neighbours as one step: coarser, so destinations in its middle may look touched though they are not."""
     rows = dict(older.rows)
     for value, count in newer.rows.items():
         rows[value] = rows.get(value, 0) + count
-    return Step(
+    return CountedStep(
         Range(older.range.after, newer.range.through),
         rows,
         older.total + newer.total,

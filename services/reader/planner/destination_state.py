@@ -16,7 +16,7 @@ UNCOUNTED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class InFlight:
+class ItemInFlight:
     """The one item of a destination that has been published and not been answered."""
 
     item: str
@@ -60,7 +60,7 @@ class DestinationState:
     """What the cursor counts at ``position``; None where no answer told."""
     waits_since: datetime | None = None
     """When the oldest snapshot was committed that may hold an unapplied change; None where none is known."""
-    in_flight: InFlight | None = None
+    in_flight: ItemInFlight | None = None
     wear: Wear = UNKNOWN
     """Whether its table is to be compacted."""
     attempts: int = 0

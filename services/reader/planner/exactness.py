@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from services.reader.planner.catch_up import CatchUp
 from services.reader.planner.change_index import ChangeIndex
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.scheduling import Rules, SourceState
 from services.reader.planner.source_problems import is_cut_off
@@ -53,7 +53,7 @@ class Exactness:
             self._count_from(observed.head)
         return is_undone
 
-    def counted(self, step: Step) -> None:
+    def counted(self, step: CountedStep) -> None:
         """The range above the line was counted."""
         index = self._known_index()
         if step.range.after != index.line:
@@ -63,7 +63,7 @@ class Exactness:
         self._carry_on(step)
         self._relieve(index)
 
-    def counted_below(self, step: Step) -> None:
+    def counted_below(self, step: CountedStep) -> None:
         """A range under the floor was counted."""
         index = self._known_index()
         if step.range.through == index.floor:
@@ -116,7 +116,7 @@ class Exactness:
         tracked.waits_since = None if step is None else step.oldest_touch
         return step is not None
 
-    def _carry_on(self, step: Step) -> None:
+    def _carry_on(self, step: CountedStep) -> None:
         """Settle all destinations after ``step`` was counted above the line, and trim what none of them needs.
 
         A destination at the line needs no search in the index: there may be fifty thousand of them.
@@ -183,7 +183,7 @@ class Exactness:
         if index.is_heavy:
             index.thin({each.value: each.exact for each in self._tracked.values() if each.exact < index.line})
 
-    def _know_only_tracked(self, index: ChangeIndex, step: Step) -> None:
+    def _know_only_tracked(self, index: ChangeIndex, step: CountedStep) -> None:
         if step.is_partial:
             index.keep_known(each.value for each in self._tracked.values())
 

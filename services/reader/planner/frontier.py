@@ -44,7 +44,7 @@ class TopicEnds:
 
 
 @dataclass(frozen=True)
-class Page:
+class FrontierPage:
     """A part of those who lag in a ``standing``, as they are when the page is made."""
 
     standing: ShareState
@@ -56,7 +56,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Look:
+class SourceObservation:
     """What came of looking at the source: the catalog's time, what is wrong with it, and how long ago it was read.
 
     ``ends``: of a topic that was seen.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.reader.planner.destination_state import DestinationState, InFlight
+from services.reader.planner.destination_state import DestinationState, ItemInFlight
 from services.reader.planner.scheduling import Draft, Rules
-from services.reader.planner.waiting_queue import ROOMS, Room, Waiting
+from services.reader.planner.waiting_queue import ROOMS, Room, WaitingQueue
 from shared.contracts.messages import ItemKind
 
 MOST_UPKEEPS = 2
@@ -32,7 +32,7 @@ class Use:
     retried_items: int = 0
     retried_rows: int = 0
 
-    def add(self, taken: InFlight, sign: int) -> None:
+    def add(self, taken: ItemInFlight, sign: int) -> None:
         self.items += sign
         self.rows += sign * taken.charge
         self.retried_items += sign * taken.is_retry
@@ -57,7 +57,7 @@ class InFlightLimits:
 
     def admit(
         self,
-        waiting: Waiting,
+        waiting: WaitingQueue,
         candidate_of: Callable[[str], Candidate | None],
         send: Callable[[Candidate], None],
     ) -> None:
@@ -75,7 +75,7 @@ class InFlightLimits:
         self,
         room: Room,
         is_retry: bool,
-        waiting: Waiting,
+        waiting: WaitingQueue,
         candidate_of: Callable[[str], Candidate | None],
         send: Callable[[Candidate], None],
     ) -> bool:
@@ -98,18 +98,18 @@ class InFlightLimits:
         rows = self._rules.segment_rows if draft.rows is None else draft.rows
         return min(rows, self._rules.max_rows_in_flight // 2) if tracked.attempts else rows
 
-    def take(self, item: str, tracked: DestinationState, draft: Draft, until_s: float) -> InFlight:
+    def take(self, item: str, tracked: DestinationState, draft: Draft, until_s: float) -> ItemInFlight:
         """Make room for an item that goes now."""
         charge, is_retry = self.charge(tracked, draft), tracked.attempts > 0
         at = draft.expected_at
-        taken = InFlight(item, draft.kind, draft.expected, draft.through, until_s, charge, is_retry, at)
+        taken = ItemInFlight(item, draft.kind, draft.expected, draft.through, until_s, charge, is_retry, at)
         self._add(taken, 1)
         return taken
 
-    def give_back(self, taken: InFlight) -> None:
+    def give_back(self, taken: ItemInFlight) -> None:
         self._add(taken, -1)
 
-    def _add(self, taken: InFlight, sign: int) -> None:
+    def _add(self, taken: ItemInFlight, sign: int) -> None:
         self._used[ROOMS.get(taken.kind, Room.CHANGES)].add(taken, sign)
         self.upkeeps += sign * (taken.kind is ItemKind.UPKEEP)
 

@@ -1,7 +1,8 @@
 """The planner of a reader: events in, actions out. It knows no clock, no broker and no lake.
 
-What is true of the source comes as a ``SourceState`` and as counted ``Step``s, what is true of a destination as answers
-to items. Both may be late, doubled or lost: an item that rests on old news is refused by the destination's own cursor.
+What is true of the source comes as a ``SourceState`` and as counted ``CountedStep``s, what is true of a destination as
+answers to items. Both may be late, doubled or lost: an item that rests on old news is refused by the destination's own
+cursor.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from services.reader.planner.actions import Action, Park, Send
 from services.reader.planner.answers import Next, accept, overhear
 from services.reader.planner.change_index import ChangeIndex
 from services.reader.planner.compaction import ASKED
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.exactness import Exactness
 from services.reader.planner.in_flight_limits import MOST_UPKEEPS, Candidate, InFlightLimits
@@ -31,7 +32,7 @@ from services.reader.planner.scheduling import (
 )
 from services.reader.planner.source_problems import cannot_begin, contradiction, is_same_table, judge
 from services.reader.planner.timers import Timers
-from services.reader.planner.waiting_queue import Waiting
+from services.reader.planner.waiting_queue import WaitingQueue
 from shared.contracts.digest import RunningDigest, Version
 from shared.contracts.messages import DesiredState, Destination, ItemKind, Problem, Progress, Seen
 from shared.contracts.positions import UNSPELLED
@@ -69,7 +70,7 @@ class Planner:
         self._unsized: set[str] = set()
         self._parks: list[Park] = []
         self._timers = Timers()
-        self._waiting = Waiting()
+        self._waiting = WaitingQueue()
         self._limits = InFlightLimits(rules)
         self._revision = RunningDigest()
         self._exactness = Exactness(rules, self._tracked, self._dirty, self._waiting.names, remembered_line)
@@ -165,11 +166,11 @@ class Planner:
                 self._ask_anew(tracked)
             self._look_at(tracked, observed, now_s)
 
-    def counted(self, step: Step) -> None:
+    def counted(self, step: CountedStep) -> None:
         """The range above the line was counted."""
         self._exactness.counted(step)
 
-    def counted_below(self, step: Step) -> None:
+    def counted_below(self, step: CountedStep) -> None:
         """A range under the floor was counted."""
         self._exactness.counted_below(step)
 

@@ -30,7 +30,7 @@ ROOMS = {ItemKind.PROBE: Room.PROBES, ItemKind.SEED: Room.SEEDS, ItemKind.ADVANC
 FIRST_IN_ROOM = frozenset({ItemKind.DROP})
 
 
-class Place(NamedTuple):
+class QueuePlace(NamedTuple):
     """Where a candidate stands. ``order`` is by kind, then by age, then by name."""
 
     room: Room
@@ -38,18 +38,18 @@ class Place(NamedTuple):
     order: tuple[bool, datetime, str]
 
 
-def place_of(tracked: DestinationState, draft: Draft) -> Place:
+def place_of(tracked: DestinationState, draft: Draft) -> QueuePlace:
     room = ROOMS.get(draft.kind, Room.CHANGES)
     order = draft.kind not in FIRST_IN_ROOM, tracked.waits_since or _LONG_AGO, tracked.name
-    return Place(room, tracked.attempts > 0, order)
+    return QueuePlace(room, tracked.attempts > 0, order)
 
 
-class Waiting:
+class WaitingQueue:
     """A queue for each room, and for those that failed before one of their own. Each step costs a logarithm at most,
     however many wait: entries that do not count any more are dropped when they come to the front."""
 
     def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, QueuePlace] = {}
         self._queues: dict[tuple[Room, bool], list[tuple[bool, datetime, str]]] = {
             (room, is_retry): [] for room in Room for is_retry in (False, True)
         }
@@ -82,7 +82,7 @@ class Waiting:
         queue = self._queues[room, is_retry]
         while queue:
             name = queue[0][-1]
-            if self._places.get(name) == Place(room, is_retry, queue[0]):
+            if self._places.get(name) == QueuePlace(room, is_retry, queue[0]):
                 return name
             heapq.heappop(queue)
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, 
 from datetime import datetime
 from typing import TypeVar
 
-from services.reader.planner.counted_changes import Step, nothing, segments
+from services.reader.planner.counted_changes import CountedStep, nothing, segments
 from services.reader.planner.frontier import TopicEnds
 from services.reader.planner.reshapes import UNCHANGED, Reshapes
 from services.reader.planner.scheduling import SourceState
@@ -154,14 +154,14 @@ class LakeSource:
                 return [Cut(snapshots, pinned=self._append_only)]
             return self._append_cuts(snapshots, touches) if self._append_only else self._change_cuts(snapshots, touches)
 
-    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+    def count(self, cut: Cut, routed: Collection[str]) -> CountedStep:
         """Count one cut, for all values; what is of none of the ``routed`` ones is counted apart."""
         if not cut.inserted and not cut.deleted:
             return nothing(cut.range, pinned=cut.pinned)
         wanted = frozenset(routed)
         with _as_source():
             images = self._changes(cut.range, wanted) if cut.deleted else self._insertions(cut.inserted, wanted)
-        return Step(
+        return CountedStep(
             cut.range, images.by_value(), images.total, cut.pinned, cut.oldest_touch, images.unrouted(wanted),
             images.is_partial,
         )  # fmt: skip

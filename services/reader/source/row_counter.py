@@ -45,7 +45,7 @@ FEED = "(?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True)
-class Counts:
+class RowCounts:
     """Rows by canonical routing value; None is NULL. ``others``: rows of values that were too many to keep."""
 
     rows: Mapping[str | None, int]
@@ -60,8 +60,8 @@ class Counts:
 class Images:
     """What the feed shows of some ranges; an update has an image in both."""
 
-    inserted: Counts
-    deleted: Counts
+    inserted: RowCounts
+    deleted: RowCounts
 
     def by_value(self) -> dict[str, int]:
         """All images: never fewer than the net change has rows."""
@@ -89,7 +89,7 @@ class Images:
 
 
 @dataclass(frozen=True)
-class Found:
+class UnroutedValue:
     """A routing value without a destination: its beginning, whether that is all of it, its SHA-256, its rows."""
 
     value: str
@@ -129,12 +129,12 @@ class Counter:
         counted = self._counted(columns, relations, [self._arguments(each) for each in ranges], routed)
         return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
 
-    def state(self, routing: Column) -> Counts:
+    def state(self, routing: Column) -> RowCounts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
         everything = path(ALIAS, *self._called(None))
         return _summed(self._counted([routing], [everything], [[]], frozenset(), IMPATIENT))
 
-    def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[Found]:
+    def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[UnroutedValue]:
         """Present values that are not ``routed``, up to ``most``, those with most rows first.
 
         Grouped, cut to ``longest`` characters and limited by DuckDB, which can spill: the number and the length of
@@ -148,7 +148,7 @@ class Counter:
             " ORDER BY rows DESC, value LIMIT $3"
         )
         rows = self._trying(lambda: self._queried(statement, longest, list(routed), most))
-        return [Found(value, whole, digest, count) for value, whole, digest, count in rows]
+        return [UnroutedValue(value, whole, digest, count) for value, whole, digest, count in rows]
 
     def close(self) -> None:
         if self._con is not None:
@@ -166,7 +166,7 @@ class Counter:
         bound: Sequence[list[str | int]],
         routed: Set[str],
         patience: Sequence[str] = PATIENT,
-    ) -> list[Counts]:
+    ) -> list[RowCounts]:
         """Rows by the routing value of each relation, with its bound values. Retried once on a new connection."""
         columns = [spelled(ident(column.name), column.type) for column in routing]
         statements = [
@@ -194,7 +194,7 @@ class Counter:
 
     def _run(
         self, statements: Sequence[str], bound: Sequence[list[str | int]], routed: Set[str], patience: Sequence[str]
-    ) -> list[Counts]:
+    ) -> list[RowCounts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end."""
         con = self._fresh(patience)
         con.execute("BEGIN")
@@ -233,7 +233,7 @@ class Counter:
         self._con = self._remembered = None
 
 
-def _kept(result: duckdb.DuckDBPyConnection, routed: Set[str]) -> Counts:
+def _kept(result: duckdb.DuckDBPyConnection, routed: Set[str]) -> RowCounts:
     """What is kept of a result, which itself is read in parts."""
     kept: dict[str | None, int] = {}
     room, others = MOST_UNROUTED, 0
@@ -245,12 +245,12 @@ def _kept(result: duckdb.DuckDBPyConnection, routed: Set[str]) -> Counts:
                     others += rows
                     continue
             kept[value] = rows
-    return Counts(kept, others)
+    return RowCounts(kept, others)
 
 
-def _summed(counted: Sequence[Counts]) -> Counts:
+def _summed(counted: Sequence[RowCounts]) -> RowCounts:
     total: dict[str | None, int] = {}
     for counts in counted:
         for value, rows in counts.rows.items():
             total[value] = total.get(value, 0) + rows
-    return Counts(total, sum(counts.others for counts in counted))
+    return RowCounts(total, sum(counts.others for counts in counted))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from services.reader.planner.frontier import TopicEnds
 from services.reader.planner.scheduling import SourceState
 from shared.contracts.errors import Error
@@ -58,7 +58,7 @@ class SourceReader(Protocol):
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, oldest part first."""
 
-    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+    def count(self, cut: Cut, routed: Collection[str]) -> CountedStep:
         """Count one cut, for all routing values; what is of none of the ``routed`` ones is counted apart."""
 
     def sizes(self) -> dict[str, int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from services.reader.source.group_offsets import GroupOffsets
 from services.reader.source.lake_source import LakeSource
 from services.reader.source.source_reader import SourceReader
-from services.reader.source.topic_source import TopicSource
+from services.reader.source.topic_source import KafkaSource
 from shared.config.catalogs import ResolvedLake
 from shared.config.declared import Lakes
 from shared.config.model import Config
@@ -24,7 +24,7 @@ def open_source(config: Config, environ: Mapping[str, str], client_id: str, metr
         return LakeSource(config, _source_lake(config, environ))
     log = TopicLog(topic_settings(config, environ), config.topic.topic, f"{client_id}-source")
     offsets = GroupOffsets(log, group_of(config.kafka.topic_prefix, config.pipeline))
-    return TopicSource(config, log, metrics=metrics, offsets=offsets)
+    return KafkaSource(config, log, metrics=metrics, offsets=offsets)
 
 
 def _source_lake(config: Config, environ: Mapping[str, str]) -> ResolvedLake:

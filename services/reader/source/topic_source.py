@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Protocol
 
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from services.reader.planner.flushing import Flushing, FlushRules
 from services.reader.planner.frontier import TopicEnds
 from services.reader.planner.scheduling import LogState, SourceState
@@ -30,7 +30,7 @@ MOST_HEADS = 2_048
 """Heads of which the vectors are remembered; an item up to an older one goes up to the newest."""
 
 
-class Log(Protocol):
+class OffsetLog(Protocol):
     """``shared.kafka.topic_log.TopicLog`` is one."""
 
     topic: str
@@ -41,14 +41,14 @@ class Log(Protocol):
     def since(self, partitions: int, timestamp_ms: int) -> Vector: ...
 
 
-class TopicSource:
+class KafkaSource:
     """One topic. An idle poll costs one question for its ends, whatever the number of partitions; the poller has it
     observed once a minute as well."""
 
     def __init__(
         self,
         config: Config,
-        log: Log,
+        log: OffsetLog,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         metrics: Metrics | None = None,
@@ -138,12 +138,12 @@ class TopicSource:
     def cuts(self, snapshots: Range) -> list[Cut]:
         return [Cut(snapshots, pinned=True, oldest_touch=self._times.get(snapshots.through))]
 
-    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+    def count(self, cut: Cut, routed: Collection[str]) -> CountedStep:
         """Offsets tell how many records there are at most; whose they are is found by the appliers, who read them. A
         destination is believed to get an equal part."""
         records = cut.range.through - cut.range.after
         part = -(-records // max(1, len(routed)))
-        return Step(cut.range, {}, records, pinned=True, oldest_touch=cut.oldest_touch, of_any=part)
+        return CountedStep(cut.range, {}, records, pinned=True, oldest_touch=cut.oldest_touch, of_any=part)
 
     def sizes(self) -> dict[str, int] | None:
         """A life begins with an empty table."""

@@ -9,7 +9,7 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from shared.contracts.digest import value_digest
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offer, Offered, UnroutedRecords
 
@@ -56,7 +56,7 @@ class UnroutedValues:
         """A look at all values failed."""
         self._failed_s = now_s
 
-    def note(self, step: Step, routed: Collection[str]) -> None:
+    def note(self, step: CountedStep, routed: Collection[str]) -> None:
         """Take in a step's rows of values that are not ``routed``."""
         if step.range.through <= self._counted_through:
             return

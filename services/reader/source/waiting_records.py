@@ -14,7 +14,7 @@ MOST_LOOKS = 1_024
 
 
 @dataclass
-class Seen:
+class SeenEnds:
     """The ends of the partitions, and until when they were seen to be there."""
 
     ends: Vector
@@ -28,7 +28,7 @@ class WaitingRecords:
     """Remembers when the ends of partitions moved, as far back as the destination is behind."""
 
     def __init__(self) -> None:
-        self._seen: list[Seen] = []
+        self._seen: list[SeenEnds] = []
         self._began_s = 0.0
 
     def look(self, newest: Vector, reached: Vector | None, now_s: float) -> dict[int, float]:
@@ -48,11 +48,11 @@ class WaitingRecords:
 
     def _note(self, newest: Vector, now_s: float) -> None:
         if not self._seen or not newest.covers(self._seen[-1].ends):
-            self._seen, self._began_s = [Seen(newest, now_s)], now_s
+            self._seen, self._began_s = [SeenEnds(newest, now_s)], now_s
         elif newest == self._seen[-1].ends:
             self._seen[-1].until_s = now_s
         else:
-            self._seen.append(Seen(newest, now_s))
+            self._seen.append(SeenEnds(newest, now_s))
         if len(self._seen) > MOST_LOOKS:
             self._seen = [*self._seen[:-1:2], self._seen[-1]]
 

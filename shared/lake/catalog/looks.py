@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shared.lake.columns.history import ColumnVersion
 from shared.lake.columns.owners import LOOKS, NEWEST_LOOK, Altered, altered_since
 from shared.lake.connection.statements import CatalogConnection, Row
-from shared.lake.pruning import Layout, layout_of
+from shared.lake.pruning import FileLayout, layout_of
 
 _TABLE = (
     " FROM {}ducklake_schema s JOIN {}ducklake_table t ON t.schema_id = s.schema_id"
@@ -46,7 +46,7 @@ LOOK = (
 
 @dataclass(frozen=True)
 class TableLook:
-    layout: Layout
+    layout: FileLayout
     altered: Altered | None = None
     """What the lake's owner has made of the columns since we last committed to them, if anything."""
 
@@ -54,7 +54,7 @@ class TableLook:
 class CatalogLooks(CatalogConnection):
     """Asks for a table by its name at a snapshot."""
 
-    def layout(self, schema: str, table: str, at: int) -> Layout:
+    def layout(self, schema: str, table: str, at: int) -> FileLayout:
         """How the table's files of snapshot ``at`` are partitioned, as far as it decides what a scan may leave out."""
         rows = self._all(LAYOUT, schema=schema, table=table, at=at)
         return layout_of((str(r["transform"]), str(r["column_name"]).lower(), int(r["others"])) for r in rows)

@@ -14,7 +14,7 @@ LOOKED_BACK = 10_000
 
 
 @dataclass(frozen=True)
-class Stamped:
+class StampedCommit:
     """A commit of Viaduck's, with what it says of itself."""
 
     snapshot: int
@@ -54,7 +54,7 @@ class CommitStamps(CatalogConnection):
         )
         return tuple(str(row["commit_extra_info"]) for row in rows)
 
-    def history(self, part: str, limit: int, before: int | None = None) -> list[Stamped]:
+    def history(self, part: str, limit: int, before: int | None = None) -> list[StampedCommit]:
         """Viaduck's own commits whose ``commit_extra_info`` holds ``part``, the newest first.
 
         Names the snapshots' table first: by that a database without a lake is told (``failure.ABSENT``).
@@ -69,7 +69,7 @@ class CommitStamps(CatalogConnection):
             most=limit,
         )
         return [
-            Stamped(
+            StampedCommit(
                 int(r["snapshot_id"]), catalog_time(r["snapshot_time"]), r["commit_message"], r["commit_extra_info"]
             )
             for r in rows

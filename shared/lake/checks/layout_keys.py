@@ -10,7 +10,7 @@ from shared.config.table_layout import (
     COLUMN,
     TRANSFORMS,
     LayoutRefused,
-    Partition,
+    PartitionField,
     SortKey,
     partitions,
     sort_keys,
@@ -25,7 +25,7 @@ MOMENT = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?")
 
 T = TypeVar("T")
 
-Keys = tuple[tuple[Partition, ...], tuple[SortKey, ...]]
+Keys = tuple[tuple[PartitionField, ...], tuple[SortKey, ...]]
 
 
 def keys_of(layout: TableLayout | None, columns: Sequence[Column], source: Arrangement | None) -> Keys:
@@ -46,7 +46,7 @@ def keys_of(layout: TableLayout | None, columns: Sequence[Column], source: Arran
     return by, order
 
 
-def _partitions(text: str, source: Arrangement | None) -> tuple[Partition, ...]:
+def _partitions(text: str, source: Arrangement | None) -> tuple[PartitionField, ...]:
     if text != SAME:
         return _parsed("partitioned_by", partitions, text)
     found = () if source is None else source.partitions
@@ -54,7 +54,7 @@ def _partitions(text: str, source: Arrangement | None) -> tuple[Partition, ...]:
         if transform not in (COLUMN, *TRANSFORMS):
             said = f"the source is partitioned by {transform[:40]} of {column}, which is not set at a destination"
             raise _refused("partitioned_by", said)
-    return tuple(Partition(transform, column) for transform, column in found)
+    return tuple(PartitionField(transform, column) for transform, column in found)
 
 
 def _sort_keys(text: str, source: Arrangement | None) -> tuple[SortKey, ...]:
@@ -80,7 +80,7 @@ def _parsed(key: str, parse: Callable[[str], tuple[T, ...]], text: str) -> tuple
         raise _refused(key, str(refused)) from None
 
 
-def _require_partition(part: Partition, column: Column | None) -> None:
+def _require_partition(part: PartitionField, column: Column | None) -> None:
     if column is None:
         raise _refused("partitioned_by", f"the source has no column {part.column!r}")
     if part.transform == COLUMN:

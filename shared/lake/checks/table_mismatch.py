@@ -9,7 +9,7 @@ from typing import Literal
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog.reader import Column
-from shared.lake.columns.evolution import Step, steps_between
+from shared.lake.columns.evolution import ColumnStep, steps_between
 from shared.lake.columns.history import Field
 from shared.lake.columns.owners import Altered
 from shared.lake.columns.step_statements import statement_of
@@ -69,7 +69,7 @@ def _remedy(destination: Destination, have: Sequence[Column], wanted: Sequence[C
     return f"in the destination's lake: {' '.join(statements)} then resume"
 
 
-def _steps(have: Sequence[Column], wanted: Sequence[Column], places: Sequence[int | None]) -> tuple[Step, ...]:
+def _steps(have: Sequence[Column], wanted: Sequence[Column], places: Sequence[int | None]) -> tuple[ColumnStep, ...]:
     then = [Field(number, column.name, "", ()) for number, column in enumerate(have)]
     now = [replace(then[number], name=wanted[place].name) for number, place in enumerate(places) if place is not None]
     return steps_between(then, now)

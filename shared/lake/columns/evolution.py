@@ -21,14 +21,14 @@ SPARE = "_viaduck_spare"
 """A name that a column has between two steps."""
 
 
-class Kind(StrEnum):
+class StepKind(StrEnum):
     DROP = "drop"
     RENAME = "rename"
     ADD = "add"
     WIDEN = "widen"
 
 
-GROWTH = frozenset({Kind.ADD, Kind.WIDEN})
+GROWTH = frozenset({StepKind.ADD, StepKind.WIDEN})
 
 
 class NotFollowed(Error):
@@ -40,12 +40,12 @@ class NotFollowed(Error):
 
 
 @dataclass(frozen=True)
-class Step:
+class ColumnStep:
     """One change. ``path`` are the names that lead to a column or field when its turn comes; ``name`` is what a renamed
     one is called then, ``type`` what an added or widened one is declared as, ``default`` what older rows show in an
     added one."""
 
-    kind: Kind
+    kind: StepKind
     path: Path
     column: int
     name: str = ""
@@ -55,7 +55,7 @@ class Step:
     """In words; empty for a step that only makes room for another."""
 
 
-def steps_between(then: Sequence[Field], now: Sequence[Field]) -> tuple[Step, ...]:
+def steps_between(then: Sequence[Field], now: Sequence[Field]) -> tuple[ColumnStep, ...]:
     """What makes ``now`` of ``then``, in an order in which DuckLake does it right. Raises ``NotFollowed``.
 
     Types become wider last: rows of older files show NULL, for the rest of a transaction, in a column with a default
@@ -66,16 +66,18 @@ def steps_between(then: Sequence[Field], now: Sequence[Field]) -> tuple[Step, ..
     return (*_level(then, now, (), ()), *_widened(then, now))
 
 
-def first_not_allowed(steps: Sequence[Step], policy: EvolutionPolicy, identifying: frozenset[int]) -> Step | None:
+def first_not_allowed(
+    steps: Sequence[ColumnStep], policy: EvolutionPolicy, identifying: frozenset[int]
+) -> ColumnStep | None:
     """The first step that a policy does not follow. Columns that rows are told by keep their meaning under each."""
     if policy is EvolutionPolicy.FOLLOW:
         return None
-    followed = GROWTH if policy is EvolutionPolicy.ADDITIVE else frozenset[Kind]()
-    asked = (each for each in steps if each.said and not (each.kind is Kind.RENAME and each.column in identifying))
+    followed = GROWTH if policy is EvolutionPolicy.ADDITIVE else frozenset[StepKind]()
+    asked = (each for each in steps if each.said and not (each.kind is StepKind.RENAME and each.column in identifying))
     return next((each for each in asked if each.kind not in followed), None)
 
 
-def _level(then: Sequence[Field], now: Sequence[Field], shown: Path, path: Path) -> Iterator[Step]:
+def _level(then: Sequence[Field], now: Sequence[Field], shown: Path, path: Path) -> Iterator[ColumnStep]:
     """The steps of one level and of those within. ``shown`` is the path by the names that were."""
     before, after = {field.id: field for field in then}, {field.id: field for field in now}
     kept = [field for field in now if field.id in before]
@@ -100,7 +102,7 @@ def _require_default(then: Field, now: Field, shown: Path) -> None:
         raise NotFollowed(f"{_dotted(shown)} has lost its default, which older rows showed until then")
 
 
-def _within(then: Field, now: Field, shown: Path, path: Path) -> Iterator[Step]:
+def _within(then: Field, now: Field, shown: Path, path: Path) -> Iterator[ColumnStep]:
     if not then.fields and not now.fields:
         return
     if then.type != now.type or (now.type != "struct" and [f.id for f in then.fields] != [f.id for f in now.fields]):
@@ -116,10 +118,10 @@ def _require_order(then: Sequence[Field], now: Sequence[Field], kept: Sequence[F
         raise NotFollowed(f"the columns{where} are in another order now")
 
 
-def _exchanged(dropped: Sequence[Field], added: Sequence[Field], shown: Path, path: Path) -> Iterator[Step]:
+def _exchanged(dropped: Sequence[Field], added: Sequence[Field], shown: Path, path: Path) -> Iterator[ColumnStep]:
     """No field stays: the new ones come first, since a table with an empty struct can't be read."""
     spares = dict(zip((field.id for field in dropped), _spares(dropped, added), strict=False))
-    yield from (Step(Kind.RENAME, (*path, field.name), field.id, name=spares[field.id]) for field in dropped)
+    yield from (ColumnStep(StepKind.RENAME, (*path, field.name), field.id, name=spares[field.id]) for field in dropped)
     yield from (_add(field, shown, path) for field in added)
     yield from (_drop(spares[field.id], field, shown, path) for field in dropped)
 
@@ -129,13 +131,15 @@ def _spares(*fields: Sequence[Field]) -> Iterator[str]:
     return (name for i in itertools.count() if (name := f"{SPARE}{i}") not in taken)
 
 
-def _drop(name: str, field: Field, shown: Path, path: Path) -> Step:
-    return Step(Kind.DROP, (*path, name), field.id, said=f"drop {_dotted((*shown, field.name))}")
+def _drop(name: str, field: Field, shown: Path, path: Path) -> ColumnStep:
+    return ColumnStep(StepKind.DROP, (*path, name), field.id, said=f"drop {_dotted((*shown, field.name))}")
 
 
-def _add(field: Field, shown: Path, path: Path) -> Step:
+def _add(field: Field, shown: Path, path: Path) -> ColumnStep:
     said = addition(field, shown)
-    return Step(Kind.ADD, (*path, field.name), field.id, type=field.declared, default=field.default, said=said)
+    return ColumnStep(
+        StepKind.ADD, (*path, field.name), field.id, type=field.declared, default=field.default, said=said
+    )
 
 
 def addition(field: Field, shown: Path = ()) -> str:
@@ -143,7 +147,7 @@ def addition(field: Field, shown: Path = ()) -> str:
     return f"add {_dotted((*shown, field.name))} {field.declared}"
 
 
-def _renames(before: dict[int, Field], kept: Sequence[Field], shown: Path, path: Path) -> Iterator[Step]:
+def _renames(before: dict[int, Field], kept: Sequence[Field], shown: Path, path: Path) -> Iterator[ColumnStep]:
     """In an order in which each name is free; of a circle the first one waits under a spare name."""
     waiting = {field.id: field for field in kept if field.name != before[field.id].name}
     names = {field.id: before[field.id].name for field in kept}
@@ -155,19 +159,19 @@ def _renames(before: dict[int, Field], kept: Sequence[Field], shown: Path, path:
         name, said = field.name, f"rename {_dotted((*shown, before[field.id].name))} to {field.name}"
         if not free:
             name, said = next(spare), ""
-        yield Step(Kind.RENAME, (*path, names[field.id]), field.id, name=name, said=said)
+        yield ColumnStep(StepKind.RENAME, (*path, names[field.id]), field.id, name=name, said=said)
         names[field.id] = name
         if free:
             del waiting[field.id]
 
 
-def _widened(then: Sequence[Field], now: Sequence[Field]) -> Iterator[Step]:
+def _widened(then: Sequence[Field], now: Sequence[Field]) -> Iterator[ColumnStep]:
     """A field within a column becomes wider only by the type of the whole column."""
     before = {field.id: field for field in then}
     for field in now:
         if field.id in before and (wider := list(_wider(before[field.id], field, (before[field.id].name,)))):
             said = ", ".join(f"widen {_dotted(path)} to {declared}" for path, declared in wider)
-            yield Step(Kind.WIDEN, (field.name,), field.id, type=field.declared, said=said)
+            yield ColumnStep(StepKind.WIDEN, (field.name,), field.id, type=field.declared, said=said)
 
 
 def _wider(then: Field, now: Field, shown: Path) -> Iterator[tuple[Path, str]]:

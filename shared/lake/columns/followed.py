@@ -10,7 +10,7 @@ from itertools import pairwise
 from shared.contracts.errors import DestinationError
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.columns.evolution import NotFollowed, Step, addition, first_not_allowed, steps_between
+from shared.lake.columns.evolution import ColumnStep, NotFollowed, addition, first_not_allowed, steps_between
 from shared.lake.columns.history import ColumnVersion, Field, Versions, changed, fields_at, terms_changed
 from shared.lake.columns.identity import Identifying, identified, replaced
 
@@ -18,12 +18,12 @@ FOLLOW = EvolutionPolicy.FOLLOW
 
 
 @dataclass(frozen=True)
-class Evolution:
+class ColumnEvolution:
     """What became of a table's columns between a position and a later snapshot."""
 
     then: tuple[Field, ...]
     now: tuple[Field, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ColumnStep, ...]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def whose(have: Sequence[Field], then: tuple[Field, ...], now: tuple[Field, ...]
     return next((each for each in (then[: len(have)], now) if _shown(each) == _shown(have)), None)
 
 
-def named(have: Sequence[Field], followed: Evolution | None, names: Sequence[str]) -> tuple[Field, ...] | None:
+def named(have: Sequence[Field], followed: ColumnEvolution | None, names: Sequence[str]) -> tuple[Field, ...] | None:
     """Those of a table's columns that the source calls so once it was followed; None where that is not known."""
     theirs, now = (have, have) if followed is None else (whose(have, followed.then, followed.now), followed.now)
     ids = {field.name.lower(): field.id for field in now}
@@ -64,7 +64,7 @@ def named(have: Sequence[Field], followed: Evolution | None, names: Sequence[str
 
 def evolution(
     versions: Versions, identifying: Identifying, since: int, at: int, policy: EvolutionPolicy = FOLLOW
-) -> Evolution | None:
+) -> ColumnEvolution | None:
     """What a destination at ``since`` has to follow; None for nothing. Raises ``NotFollowed`` where it may not, or
     can't."""
     found = _evolution(versions, identifying, since, at)
@@ -74,7 +74,7 @@ def evolution(
     return found
 
 
-def _evolution(versions: Versions, identifying: Identifying, since: int, at: int) -> Evolution | None:
+def _evolution(versions: Versions, identifying: Identifying, since: int, at: int) -> ColumnEvolution | None:
     """The same under the policy that follows all that can be."""
     if not changed(versions, since, at):
         return None
@@ -84,11 +84,11 @@ def _evolution(versions: Versions, identifying: Identifying, since: int, at: int
     if (why := replaced(versions, identifying, since, at)) is not None:
         raise NotFollowed(why)
     steps = steps_between(then, now)
-    return Evolution(then, now, steps) if steps else None
+    return ColumnEvolution(then, now, steps) if steps else None
 
 
 def terms_are_due(
-    versions: Versions, followed: Evolution | None, since: int, at: int, commented: int = NOT_SEEDED
+    versions: Versions, followed: ColumnEvolution | None, since: int, at: int, commented: int = NOT_SEEDED
 ) -> bool:
     """Whether a transaction that moves a destination from ``since`` has to look at NOT NULL, defaults and comments: it
     does in any case where columns are followed. ``commented``: the newest snapshot that changed a comment, where

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
-from shared.lake.columns.followed import Evolution, whose
+from shared.lake.columns.followed import ColumnEvolution, whose
 from shared.lake.columns.history import Field, Versions, changed, fields_at
 from shared.lake.connection.query import Value
 from shared.lake.sql import ident, path
@@ -63,7 +63,7 @@ def altered_since(versions: Versions, looked: int | None, at: int) -> Altered | 
 
 
 def require_kept(
-    destination: Destination, altered: Altered | None, evolution: Evolution | None, source: Sequence[Field]
+    destination: Destination, altered: Altered | None, evolution: ColumnEvolution | None, source: Sequence[Field]
 ) -> None:
     """Raises ``table_mismatch`` where rows have lost the values of a column. ``source``: its columns where they did not
     change (``evolution`` is None) since the destination's position; none of a source without field ids."""
@@ -72,7 +72,7 @@ def require_kept(
         raise _lost(destination, lost)
 
 
-def loss(altered: Altered, evolution: Evolution | None, source: tuple[Field, ...]) -> Loss | None:
+def loss(altered: Altered, evolution: ColumnEvolution | None, source: tuple[Field, ...]) -> Loss | None:
     """The first column of a table whose rows have lost their values, by whose the source's are."""
     if evolution is not None:
         theirs = whose(altered.have, evolution.then, evolution.now)

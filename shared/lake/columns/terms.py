@@ -17,7 +17,7 @@ from shared.lake.columns.history import NO_TERMS, Field, Terms
 NOT_CARRIED = "not carried: "
 
 
-class Kind(StrEnum):
+class TermKind(StrEnum):
     LOOSEN = "drop NOT NULL"
     REQUIRE = "set NOT NULL"
     DEFAULT = "default"
@@ -48,7 +48,7 @@ class Clause:
     """One change. ``column`` is the name that a column has when its turn comes, None for the table; ``value`` a default
     or a comment, None to take it away."""
 
-    kind: Kind
+    kind: TermKind
     column: str | None
     value: str | None = None
 
@@ -56,9 +56,9 @@ class Clause:
     def said(self) -> str:
         """In words."""
         match self.kind:
-            case Kind.DEFAULT:
+            case TermKind.DEFAULT:
                 return f"{'drop' if self.value is None else 'set'} default of {self.column}"
-            case Kind.COMMENT:
+            case TermKind.COMMENT:
                 return "comment on the table" if self.column is None else f"comment on {self.column}"
             case _:
                 return f"{self.kind} of {self.column}"
@@ -74,14 +74,14 @@ class Carried:
     @property
     def before(self) -> tuple[Clause, ...]:
         """What has to come before rows are inserted, which may hold a NULL that was not allowed."""
-        return tuple(clause for clause in self.clauses if clause.kind is Kind.LOOSEN)
+        return tuple(clause for clause in self.clauses if clause.kind is TermKind.LOOSEN)
 
     @property
     def after(self) -> tuple[Clause, ...]:
         """What has to come after that: rows that are replaced may hold a NULL until then. NOT NULL comes first, which
         DuckLake refuses to a table that was altered before, unless rows were inserted."""
-        rest = [clause for clause in self.clauses if clause.kind is not Kind.LOOSEN]
-        return tuple(sorted(rest, key=lambda clause: clause.kind is not Kind.REQUIRE))
+        rest = [clause for clause in self.clauses if clause.kind is not TermKind.LOOSEN]
+        return tuple(sorted(rest, key=lambda clause: clause.kind is not TermKind.REQUIRE))
 
 
 NOTHING = Carried()
@@ -129,7 +129,7 @@ def _terms(own: Mapping[int, Field], wanted: Sequence[Field]) -> Iterator[Clause
         mine = own.get(each.id)
         had = Terms(default=each.default) if mine is None else mine.terms
         if had.required != each.terms.required:
-            yield Clause(Kind.REQUIRE if each.terms.required else Kind.LOOSEN, each.name)
+            yield Clause(TermKind.REQUIRE if each.terms.required else TermKind.LOOSEN, each.name)
         yield from _default(each, had)
 
 
@@ -141,7 +141,7 @@ def _default(wanted: Field, had: Terms) -> Iterator[Clause | str]:
     elif default is not None and (why := _unfit(default)) is not None:
         yield not_carried(f"default of {wanted.name}", why)
     elif default != had.default:
-        yield Clause(Kind.DEFAULT, wanted.name, default)
+        yield Clause(TermKind.DEFAULT, wanted.name, default)
 
 
 def _comments(
@@ -157,7 +157,7 @@ def _comments(
 
 
 def _comment(column: str | None, had: str | None, wanted: str | None, was: str | None) -> Iterator[Clause | str]:
-    clause = Clause(Kind.COMMENT, column, wanted)
+    clause = Clause(TermKind.COMMENT, column, wanted)
     if wanted is not None and (why := _unfit(wanted)) is not None:
         yield not_carried(clause.said, why)
     elif had != wanted and (had is None or was != wanted):

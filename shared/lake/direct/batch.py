@@ -14,8 +14,8 @@ from shared.lake.direct.dialect import Dialect, timestamptz
 from shared.lake.direct.rows import (
     FLAG,
     PLAIN,
+    CommitMessage,
     Names,
-    Stamp,
     changes,
     claim,
     cursor_row,
@@ -27,7 +27,7 @@ from shared.lake.direct.rows import (
     stats_row,
     values_of,
 )
-from shared.lake.direct.state import ColumnStats, CursorRow, State
+from shared.lake.direct.state import ColumnStats, CursorRow, TableState
 from shared.lake.direct.statistics import FileColumn, merged
 from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import Written
@@ -42,7 +42,7 @@ CHANGED_STATS = ("CAST({} AS BIGINT)", "CAST({} AS BIGINT)", FLAG, FLAG, "CAST({
 
 
 @dataclass(frozen=True)
-class Commit:
+class CommitBatch:
     """A batch, in its order: ``claim`` takes the snapshot's number, ``condition`` tells (as ``held``) whether all is as
     it was looked at, and only then comes the ``rest``.
 
@@ -63,13 +63,13 @@ def commit_of(
     dialect: Dialect,
     prefix: str,
     structure: Structure,
-    state: State,
+    state: TableState,
     written: Written,
     cursor: Mapping[str, Any],
-    stamp: Stamp,
+    stamp: CommitMessage,
     now: datetime,
     alteration: Alteration | None = None,
-) -> Commit:
+) -> CommitBatch:
     """The batch that makes ``written`` and the new ``cursor`` (values by ``cursor_columns``) the next snapshot.
 
     ``alteration``: what becomes of the table's columns, which are the structure's until then.
@@ -82,17 +82,17 @@ class _Batch:
     dialect: Dialect
     prefix: str
     structure: Structure
-    state: State
+    state: TableState
     written: Written
     cursor: Mapping[str, Any]
-    stamp: Stamp
+    stamp: CommitMessage
     now: datetime
     alteration: Alteration | None
 
-    def commit(self) -> Commit:
+    def commit(self) -> CommitBatch:
         rest = [*self._changes(), *self._altered(), *self._data(), *self._deletes()]
         rest += [*self._table_stats(), *self._column_stats(), *self._cursor_rows()]
-        return Commit(self.snapshot, self._claim(), self._condition(), tuple(rest))
+        return CommitBatch(self.snapshot, self._claim(), self._condition(), tuple(rest))
 
     @property
     def snapshot(self) -> int:

@@ -15,7 +15,7 @@ from psycopg.types.numeric import Int8
 
 from shared.contracts.errors import Error
 from shared.lake.connection.query import Question, Value
-from shared.lake.direct.batch import Commit
+from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.dialect import POSTGRES, SQLITE, Dialect
 from shared.lake.sql import ident
 
@@ -61,7 +61,7 @@ class Catalog(Protocol):
     def ask(self, question: Question) -> str:
         """The one value of the one row of a statement."""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: CommitBatch) -> None:
         """Bring all of a batch about, or nothing. Raises ``NotCommitted`` where it is nothing for good."""
 
     def alone(self) -> AbstractContextManager[None]:
@@ -120,7 +120,7 @@ class PostgresCatalog(_KeepsOthersOut):
             found = cursor.execute(f"SELECT found::text FROM ({text}) AS asked".encode(), _typed(values)).fetchone()
         return str(found[0]) if found is not None else ""
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: CommitBatch) -> None:
         """One transaction of two statements, and those that make tables, in one round trip; an error undoes all of
         them. TLA: ``CommitDirect``."""
         is_alone = self._is_alone
@@ -169,7 +169,7 @@ def _say(cursor: psycopg.RawCursor[Any], text: str, values: list[Value]) -> None
     cursor.execute(text.encode(), _typed(values), prepare=False)
 
 
-def _conditional(commit: Commit) -> tuple[str, list[Value]]:
+def _conditional(commit: CommitBatch) -> tuple[str, list[Value]]:
     """All of a batch but its claim as one statement of Postgres, which divides by zero where the condition fails."""
     (checked, seen), *rest = _numbered((commit.condition, *commit.rest))
     parts = ", ".join(f"part{number:d} AS ({text})" for number, (text, _) in enumerate(rest))
@@ -210,7 +210,7 @@ class SqliteCatalog(_KeepsOthersOut):
         ).fetchall()
         return str(rows[0][0])
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: CommitBatch) -> None:
         if not self._is_alone:
             self._con.execute("BEGIN")
         try:

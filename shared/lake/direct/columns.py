@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shared.config.substituted_words import SUBSTITUTED_WORD
-from shared.lake.columns.evolution import Kind, Step
+from shared.lake.columns.evolution import ColumnStep, StepKind
 from shared.lake.columns.history import NO_DEFAULT, NO_TERMS, Field, Terms
 from shared.lake.connection.query import UNWRITABLE, Question, Value
 from shared.lake.direct.new_table import flat
@@ -38,7 +38,7 @@ class Alteration:
     added: tuple[Field, ...]
 
 
-def altered(have: Sequence[Field], steps: Sequence[Step], now: Sequence[Field], last: int) -> Alteration | None:
+def altered(have: Sequence[Field], steps: Sequence[ColumnStep], now: Sequence[Field], last: int) -> Alteration | None:
     """What the steps make of a table's columns; None where the extension has to take them.
 
     ``now`` are the source's columns that the steps lead to, and ``last`` is the highest id that the table ever gave.
@@ -56,19 +56,19 @@ def altered(have: Sequence[Field], steps: Sequence[Step], now: Sequence[Field], 
 
 
 def _taken(
-    have: Sequence[Field], steps: Sequence[Step], wanted: Mapping[int, Field], ids: Iterator[int]
+    have: Sequence[Field], steps: Sequence[ColumnStep], wanted: Mapping[int, Field], ids: Iterator[int]
 ) -> list[Field] | None:
     columns = list(have)
     for step in steps:
-        if len(step.path) != 1 or step.kind is Kind.WIDEN:
+        if len(step.path) != 1 or step.kind is StepKind.WIDEN:
             return None
-        if step.kind is Kind.ADD:
+        if step.kind is StepKind.ADD:
             columns.append(_added(wanted[step.column], ids))
             continue
         place = next((n for n, field in enumerate(columns) if field.name == step.path[0]), None)
         if place is None:
             return None
-        columns[place : place + 1] = [] if step.kind is Kind.DROP else [replace(columns[place], name=step.name)]
+        columns[place : place + 1] = [] if step.kind is StepKind.DROP else [replace(columns[place], name=step.name)]
     return columns
 
 

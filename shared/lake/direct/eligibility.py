@@ -11,7 +11,7 @@ from shared.lake.direct.state import (
     SPELLED_CURSOR_COLUMNS,
     DeleteFile,
     Option,
-    State,
+    TableState,
     lake_option,
 )
 from shared.lake.direct.statistics import NESTED, ORDERS, are_comparable, kind_of
@@ -39,7 +39,7 @@ HARMLESS_OPTIONS = frozenset(
 """Options of a lake that say nothing of how a small file is to be written."""
 
 
-class Reason(StrEnum):
+class ExtensionReason(StrEnum):
     """Why the extension commits."""
 
     FIRST_COMMIT = "first_commit"
@@ -73,15 +73,15 @@ class Reason(StrEnum):
 
 ALWAYS_BY_EXTENSION = frozenset(
     {
-        Reason.FIRST_COMMIT,
-        Reason.SCHEMA_CHANGE,
-        Reason.LEFT_OUT,
-        Reason.DOUBLED_KEY,
-        Reason.DAMAGED_FILE,
-        Reason.OTHER_KEYS,
-        Reason.RIVALS,
-        Reason.UNREADABLE_CATALOG,
-        Reason.OTHER_CURSOR,
+        ExtensionReason.FIRST_COMMIT,
+        ExtensionReason.SCHEMA_CHANGE,
+        ExtensionReason.LEFT_OUT,
+        ExtensionReason.DOUBLED_KEY,
+        ExtensionReason.DAMAGED_FILE,
+        ExtensionReason.OTHER_KEYS,
+        ExtensionReason.RIVALS,
+        ExtensionReason.UNREADABLE_CATALOG,
+        ExtensionReason.OTHER_CURSOR,
     }
 )
 """What no setting changes: DDL is the extension's, and so are values that only the table's own rows tell, and finding
@@ -91,68 +91,68 @@ has an instance for each lake."""
 
 def structure_refusal(
     structure: Structure, wanted: Sequence[tuple[str, str]] | None, *, spelled: bool = False
-) -> Reason | None:
+) -> ExtensionReason | None:
     """Why a table of that structure can't be committed to directly; None if it can.
 
     ``wanted`` are the columns that it is to have, (name, declared type) in order; None where no row is written.
     ``spelled``: its source spells positions.
     """
     if len(structure.cursor_inlined) != 1:
-        return Reason.CURSOR_IN_FILE
+        return ExtensionReason.CURSOR_IN_FILE
     own = SPELLED_CURSOR_COLUMNS if spelled else CURSOR_COLUMNS
     if sorted(field.name for field in structure.cursor_columns) != sorted(own):
-        return Reason.OTHER_CURSOR
+        return ExtensionReason.OTHER_CURSOR
     if any(kind_of(field.type) not in ORDERS for field in _scalars(structure.fields)):
-        return Reason.COLUMN_TYPE
+        return ExtensionReason.COLUMN_TYPE
     names = (field.name for field in structure.fields)
     if wanted is not None and list(zip(names, structure.declared, strict=True)) != list(wanted):
-        return Reason.SCHEMA_CHANGE
+        return ExtensionReason.SCHEMA_CHANGE
     return None
 
 
-def lake_refusal(options: Sequence[Option]) -> Reason | None:
+def lake_refusal(options: Sequence[Option]) -> ExtensionReason | None:
     """Why a lake with these options can't be committed to directly; None if it can."""
     if lake_option(options, "version") not in CATALOG_VERSIONS:
-        return Reason.CATALOG_VERSION
+        return ExtensionReason.CATALOG_VERSION
     if lake_option(options, "encrypted") not in (None, "false"):
-        return Reason.ENCRYPTED
+        return ExtensionReason.ENCRYPTED
     if any(option.key not in HARMLESS_OPTIONS for option in options):
-        return Reason.OPTION
+        return ExtensionReason.OPTION
     return None
 
 
-def state_refusal(state: State) -> Reason | None:
+def state_refusal(state: TableState) -> ExtensionReason | None:
     """Why a table in that state can't be committed to directly; None if it can."""
     refused = lake_refusal(state.options)
     if refused is not None:
         return refused
     if len(state.cursors) != 1 or state.cursor_rows_in_files or state.cursor_stats is None:
-        return Reason.CURSOR_IN_FILE
+        return ExtensionReason.CURSOR_IN_FILE
     return _table_refusal(state)
 
 
-def _table_refusal(state: State) -> Reason | None:
+def _table_refusal(state: TableState) -> ExtensionReason | None:
     if state.partitioned:
-        return Reason.PARTITIONED
+        return ExtensionReason.PARTITIONED
     if state.sorted:
-        return Reason.SORTED
+        return ExtensionReason.SORTED
     if state.inlined_rows:
-        return Reason.INLINED_ROWS
+        return ExtensionReason.INLINED_ROWS
     if state.inlined_deletes:
-        return Reason.INLINED_DELETES
+        return ExtensionReason.INLINED_DELETES
     if any(not file.plain or len(file.deletes) > 1 or _strange(file.deletes) for file in state.files):
-        return Reason.FILE_KIND
+        return ExtensionReason.FILE_KIND
     if state.stats is None and state.files:
-        return Reason.FILE_KIND
+        return ExtensionReason.FILE_KIND
     return None
 
 
-def statistics_refusal(structure: Structure, state: State) -> Reason | None:
+def statistics_refusal(structure: Structure, state: TableState) -> ExtensionReason | None:
     """Why the statistics of the table's columns can't be merged with those of a file; None if they can."""
     for field in _scalars(structure.fields):
         kept = state.columns.get((structure.table_id, field.id))
         if kept is not None and field.id not in structure.widened and not are_comparable(kept, field.type):
-            return Reason.STATISTICS
+            return ExtensionReason.STATISTICS
     return None
 
 

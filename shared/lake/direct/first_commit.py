@@ -11,12 +11,12 @@ from typing import Any
 
 from shared.lake.connection.query import Question
 from shared.lake.direct import rows as metadata_rows
-from shared.lake.direct.batch import Commit
+from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.columns import new_columns
 from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.new_table import NewTables
-from shared.lake.direct.rows import PLAIN, Names, Stamp, places_of, values_of
-from shared.lake.direct.state import CURSOR_TYPES, ColumnStats, Snapshot
+from shared.lake.direct.rows import PLAIN, CommitMessage, Names, places_of, values_of
+from shared.lake.direct.state import CURSOR_TYPES, ColumnStats, NewestSnapshot
 from shared.lake.direct.statistics import merged
 from shared.lake.direct.written import Written
 from shared.lake.sql import ident
@@ -46,17 +46,17 @@ class FirstCommit:
 
     dialect: Dialect
     prefix: str
-    seen: Snapshot
+    seen: NewestSnapshot
     tables: NewTables
     written: Written
     cursor: Mapping[str, Any]
     cursor_rows: int
-    stamp: Stamp
+    stamp: CommitMessage
     now: datetime
 
-    def batch(self) -> Commit:
+    def batch(self) -> CommitBatch:
         """TLA: ``CommitDirect``."""
-        new = Snapshot(
+        new = NewestSnapshot(
             self.snapshot, self.tables.structure.schema_version, self.tables.next_catalog_id,
             self.first_file + len(self.written.names),
         )  # fmt: skip
@@ -66,7 +66,7 @@ class FirstCommit:
             metadata_rows.new_table_stats(self._names, self.tables.cursor.id, 1, 0),
             metadata_rows.new_column_stats(self._names, dict(self._stats())),
         )  # fmt: skip
-        return Commit(
+        return CommitBatch(
             self.snapshot,
             metadata_rows.claim(self._names, self.dialect, new, self.now),
             self._condition(),

@@ -50,7 +50,7 @@ class KeysInUse(Error):
     """Other keys for the same files are in use: an instance could not tell which of them a lake means."""
 
 
-class Instance:
+class DirectInstance:
     """A DuckDB instance that reads and writes files of many lakes, each with its own keys, and SQLite catalogs.
 
     It attaches no lake, so no view, macro, default or sort expression of a catalog is ever bound in it.
@@ -180,7 +180,7 @@ class DirectLake:
     lake: ResolvedLake
     catalog: Catalog
     con: duckdb.DuckDBPyConnection
-    instance: Instance
+    instance: DirectInstance
     known: LakeMemory
 
 
@@ -194,7 +194,7 @@ class DirectLakes:
         self._connections = connections
         self._limit = limit
         self._memory_limit = memory_limit
-        self._instances: dict[frozenset[str], Instance] = {}
+        self._instances: dict[frozenset[str], DirectInstance] = {}
         self._lock = threading.Lock()
         self._structures: OrderedDict[TableKey, Structure] = OrderedDict()
         self._files = FileMemory()
@@ -216,7 +216,9 @@ class DirectLakes:
         return create_catalog(self._connections, lake)
 
     @contextlib.contextmanager
-    def _catalog(self, lake: ResolvedLake, instance: Instance, con: duckdb.DuckDBPyConnection) -> Iterator[Catalog]:
+    def _catalog(
+        self, lake: ResolvedLake, instance: DirectInstance, con: duckdb.DuckDBPyConnection
+    ) -> Iterator[Catalog]:
         if lake.sqlite_file is None:
             with self._connections.use(lake.conninfo, Error) as connection:  # an error of ours is none of the server's
                 yield PostgresCatalog(connection, lake.schema)
@@ -239,13 +241,13 @@ class DirectLakes:
         with self._lock:
             self._structures.pop(key, None)
 
-    def _present(self, stores: frozenset[str]) -> Instance:
+    def _present(self, stores: frozenset[str]) -> DirectInstance:
         with self._lock:
             if stores not in self._instances:
-                self._instances[stores] = Instance(self._memory_limit, self._limit, stores)
+                self._instances[stores] = DirectInstance(self._memory_limit, self._limit, stores)
             return self._instances[stores]
 
-    def _give_up(self, instance: Instance) -> None:
+    def _give_up(self, instance: DirectInstance) -> None:
         with self._lock:
             self._instances = {stores: each for stores, each in self._instances.items() if each is not instance}
         instance.close()

@@ -14,7 +14,7 @@ from shared.lake.columns.history import Field
 from shared.lake.columns.terms import NO_COMMENTS, Comments, Described
 from shared.lake.connection.query import Question
 from shared.lake.direct.dialect import Dialect
-from shared.lake.direct.state import CURSOR_TYPES, Option, Snapshot
+from shared.lake.direct.state import CURSOR_TYPES, NewestSnapshot, Option
 from shared.lake.direct.structure import Structure, folder_of
 
 SAFE_IN_PATHS = re.compile(r"[A-Za-z0-9_-]+")
@@ -40,7 +40,7 @@ PLACE = (
 
 
 @dataclass(frozen=True)
-class Schema:
+class LakeSchema:
     """A schema of a lake, with the folder of its tables, which is below the data path if it is ``relative``."""
 
     id: int
@@ -50,17 +50,17 @@ class Schema:
 
 
 @dataclass(frozen=True)
-class Place:
+class NewTablePlace:
     """What a lake says of where the two tables are to be.
 
     ``whole``: it retains every snapshot that it ever had, so nothing of its past is forgotten. ``taken``: a table or a
     view has the name already, or the destination has had a cursor here.
     """
 
-    snapshot: Snapshot
+    snapshot: NewestSnapshot
     whole: bool
     options: tuple[Option, ...]
-    schemas: tuple[Schema, ...]
+    schemas: tuple[LakeSchema, ...]
     taken: bool
 
 
@@ -69,7 +69,7 @@ class NewTable:
     """A table that a commit makes; ``path`` is its folder's, below the schema's."""
 
     id: int
-    schema: Schema
+    schema: LakeSchema
     name: str
     path: str
     fields: tuple[Field, ...]
@@ -80,7 +80,7 @@ class NewTable:
 class NewTables:
     """What a first commit makes: schemas, the table, and the cursor's. ``structure`` is theirs from then on."""
 
-    schemas: tuple[Schema, ...]
+    schemas: tuple[LakeSchema, ...]
     table: NewTable
     cursor: NewTable
     next_catalog_id: int
@@ -93,30 +93,30 @@ def place_question(dialect: Dialect, prefix: str, table: tuple[str, str], cursor
     return Question(PLACE, {"": prefix, **dialect.functions}, values)
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> NewTablePlace:
     """What the statement's answer says. Raises ``ValueError`` and its kind where DuckLake did not write the catalog."""
     newest, count, options, schemas, tables, views, cursors = json.loads(text)
-    snapshot = Snapshot(*(int(number) for number in newest))
+    snapshot = NewestSnapshot(*(int(number) for number in newest))
     if not all(isinstance(row[1], str) and isinstance(row[2], str) for row in schemas or ()):
         raise ValueError("a schema's name or path is no text")
-    return Place(
+    return NewTablePlace(
         snapshot=snapshot,
         whole=int(count) == snapshot.id + 1,
         options=tuple(Option(*row) for row in options or ()),
-        schemas=tuple(Schema(int(row[0]), row[1], row[2], bool(row[3])) for row in schemas or ()),
+        schemas=tuple(LakeSchema(int(row[0]), row[1], row[2], bool(row[3])) for row in schemas or ()),
         taken=int(tables) + int(views) + int(cursors) > 0,
     )
 
 
 def new_tables(
-    dialect: Dialect, place: Place, table: tuple[str, str], cursor: tuple[str, str], described: Described
+    dialect: Dialect, place: NewTablePlace, table: tuple[str, str], cursor: tuple[str, str], described: Described
 ) -> NewTables:
     """What the next snapshot makes of two tables, each (schema, name). The first is ``described``, by any ids."""
     ids = itertools.count(place.snapshot.next_catalog_id)
-    made, there = list[Schema](), {schema.name.lower(): schema for schema in place.schemas}
+    made, there = list[LakeSchema](), {schema.name.lower(): schema for schema in place.schemas}
     for name in (cursor[0], table[0]):
         if name.lower() not in there:
-            made.append(Schema(next(ids), name, _folder_name(name)))
+            made.append(LakeSchema(next(ids), name, _folder_name(name)))
             there[name.lower()] = made[-1]
     fields = numbered(described.fields)
     comments = _renumbered(described, fields)
@@ -146,7 +146,7 @@ def _folder_name(name: str) -> str:
     return f"{name if SAFE_IN_PATHS.fullmatch(name) else uuid.uuid4()}/"
 
 
-def _structure(dialect: Dialect, place: Place, table: NewTable, cursor: NewTable) -> Structure:
+def _structure(dialect: Dialect, place: NewTablePlace, table: NewTable, cursor: NewTable) -> Structure:
     """Rows of the table are never inlined, so it has no table of inlined rows."""
     version, snapshot = place.snapshot.schema_version + 1, place.snapshot.id + 1
     bare = Structure(

@@ -15,7 +15,7 @@ from shared.lake.direct.state import (
     SPELLED_CURSOR_COLUMNS,
     SPELLING,
     ColumnStats,
-    Snapshot,
+    NewestSnapshot,
 )
 from shared.lake.direct.written import NewDataFile
 
@@ -30,13 +30,13 @@ Names = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Stamp:
+class CommitMessage:
     author: str
     message: str
     extra_info: str
 
 
-def claim(names: Names, dialect: Dialect, new: Snapshot, now: datetime) -> Question:
+def claim(names: Names, dialect: Dialect, new: NewestSnapshot, now: datetime) -> Question:
     """The snapshot's number is its primary key, which decides between rivals. TLA: ``ClaimNumber``."""
     values: dict[str, Value] = {
         "new": new.id, "version": new.schema_version, "catalog": new.next_catalog_id, "file": new.next_file_id,
@@ -51,7 +51,7 @@ def claim(names: Names, dialect: Dialect, new: Snapshot, now: datetime) -> Quest
     return Question(text, names, values)
 
 
-def changes(names: Names, snapshot: int, made: str, stamp: Stamp) -> Question:
+def changes(names: Names, snapshot: int, made: str, stamp: CommitMessage) -> Question:
     """What others' conflict checks and the change feed go by, and what the commit says of itself."""
     return Question(
         "INSERT INTO {}ducklake_snapshot_changes (snapshot_id, changes_made, author, commit_message,"

@@ -39,7 +39,7 @@ CURSOR_TEXTS = frozenset(name for name, kind in CURSOR_TYPES.items() if kind == 
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class NewestSnapshot:
     """The newest snapshot, and the numbers that its successor goes on from."""
 
     id: int
@@ -116,10 +116,10 @@ class ColumnStats:
 
 
 @dataclass(frozen=True)
-class State:
+class TableState:
     """A destination's table and cursor as of the newest snapshot."""
 
-    snapshot: Snapshot
+    snapshot: NewestSnapshot
     options: tuple[Option, ...]
     cursors: tuple[CursorRow, ...]
     cursor_rows_in_files: int
@@ -281,15 +281,15 @@ def _files(keys: int) -> str:
     )
 
 
-def parse_state(text: str, dialect: Dialect, structure: Structure) -> State:
+def parse_state(text: str, dialect: Dialect, structure: Structure) -> TableState:
     """What the look's answer says. Raises ``ValueError`` and its kind for a catalog that DuckLake did not write."""
     found = json.loads(text)
     snapshot, options, inlined, cursors, in_files, rows, deletes, *of_table = found
     files, delete_files, tables, kept, fields, layout = of_table
     stats = {row[0]: TableStats(int(row[1]), int(row[2]), int(row[3])) for row in tables or ()}
     optional = (structure.inlined_deletes, bool(inlined[1])), (structure.cursor_inlined_deletes, bool(inlined[2]))
-    return State(
-        snapshot=Snapshot(*(int(number) for number in snapshot)),
+    return TableState(
+        snapshot=NewestSnapshot(*(int(number) for number in snapshot)),
         options=tuple(Option(*row) for row in options or ()),
         cursors=tuple(_cursor(row, dialect, structure) for row in cursors or ()),
         cursor_rows_in_files=int(in_files),

@@ -24,6 +24,6 @@ class Retained:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class LakeSnapshot:
     id: int
     at: datetime

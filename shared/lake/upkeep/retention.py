@@ -10,7 +10,7 @@ from datetime import datetime
 
 from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection.statements import Row, catalog_time
-from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot, Retained
 
 NEXT = (
     "SELECT snapshot_id, snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id >= :since"
@@ -48,18 +48,18 @@ def retained(catalog: CatalogReader) -> Retained:
     return Retained(uuid, oldest.id, oldest.at, head.snapshot, head.catalog_now)
 
 
-def snapshots_since(catalog: CatalogReader, first: int, most: int) -> list[Snapshot]:
+def snapshots_since(catalog: CatalogReader, first: int, most: int) -> list[LakeSnapshot]:
     """Up to ``most`` retained snapshots from ``first`` on, the oldest first."""
     return [_snapshot(row) for row in catalog.select(NEXT, since=first, most=most)]
 
 
-def newest_but(catalog: CatalogReader, kept: int, head: int) -> Snapshot | None:
+def newest_but(catalog: CatalogReader, kept: int, head: int) -> LakeSnapshot | None:
     """The oldest of the ``kept`` newest snapshots up to ``head``; None where there are fewer."""
     rows = catalog.select(PREVIOUS, before=head + 1, skipped=kept - 1)
     return _snapshot(rows[0]) if rows else None
 
 
-def snapshot_at(catalog: CatalogReader, moment: datetime) -> Snapshot | None:
+def snapshot_at(catalog: CatalogReader, moment: datetime) -> LakeSnapshot | None:
     """The newest snapshot that was committed at ``moment`` or before; None where that is no longer retained.
 
     Snapshots are numbered in the order of their commits, so their times ascend, by a second or so.
@@ -83,5 +83,5 @@ def freed_from(catalog: CatalogReader, oldest: int) -> Freed:
     return Freed(int(row["files"]), int(row["bytes"]))
 
 
-def _snapshot(row: Row) -> Snapshot:
-    return Snapshot(int(row["snapshot_id"]), catalog_time(row["snapshot_time"]))
+def _snapshot(row: Row) -> LakeSnapshot:
+    return LakeSnapshot(int(row["snapshot_id"]), catalog_time(row["snapshot_time"]))

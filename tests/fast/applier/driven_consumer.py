@@ -21,7 +21,7 @@ from shared.contracts.reports import UnroutedRecords, parse_progress
 from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
-from shared.kafka.work_consumer import Partition
+from shared.kafka.work_consumer import PartitionId
 from shared.runtime.metrics import Metrics
 from tests.fast.applier.consumers import camp, item, wanted
 from tests.fast.shared.config.test_deployment import write
@@ -127,7 +127,7 @@ class Replayed:
             thread._do(batch)
 
     def loses(self, *partitions: int) -> None:
-        self.consumer._lose(frozenset(Partition("work", number) for number in partitions))
+        self.consumer._lose(frozenset(PartitionId("work", number) for number in partitions))
 
     @property
     def in_hand(self) -> int:

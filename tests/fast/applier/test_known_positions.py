@@ -9,11 +9,11 @@ import pytest
 from services.applier.known_positions import KnownPositions
 from services.applier.model.immediate_answers import answer
 from shared.contracts.messages import Destination, ItemKind, Outcome, WorkItem
-from shared.kafka.work_consumer import Partition
+from shared.kafka.work_consumer import PartitionId
 from tests.fast.applier.consumers import item, wanted
 from tests.fast.applier.driven_consumer import changes, probe
 
-AT = Partition("work", 0)
+AT = PartitionId("work", 0)
 
 
 def destination(name: str = "a", **changed: Any) -> Destination:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from services.applier.model.immediate_answers import answer
 from services.applier.outbox import RESEND_AFTER_S, Outbox
 from shared.contracts.messages import ItemKind, Outcome, WorkItem
-from shared.kafka.work_consumer import Partition
+from shared.kafka.work_consumer import PartitionId
 from tests.fast.fake_sender import FakeSender
 
-PLACE = (Partition("work", 0), 7)
+PLACE = (PartitionId("work", 0), 7)
 PROGRESS = answer(
     WorkItem(item="i", kind=ItemKind.PROBE, pipeline="p", destination="d", generation=1, through=1), Outcome.EMPTY, "me"
 )

@@ -9,21 +9,21 @@ from typing import Any
 
 import uvicorn
 
-from shared.runtime.http_connections import BoundedConnection, server_settings
+from shared.runtime.http_connections import BoundedHttpConnection, server_settings
 from shared.runtime.own_address import bind
 from tests.fast.control.rig import ControlRig
 from tests.fast.waiting import eventually
 
 
 @contextmanager
-def served(rig: ControlRig, http: type[BoundedConnection] = BoundedConnection) -> Iterator[str]:
+def served(rig: ControlRig, http: type[BoundedHttpConnection] = BoundedHttpConnection) -> Iterator[str]:
     """The server's address."""
     with serving(rig.http.app, http) as url:
         yield url
 
 
 @contextmanager
-def serving(app: Any, http: type[BoundedConnection] = BoundedConnection) -> Iterator[str]:
+def serving(app: Any, http: type[BoundedHttpConnection] = BoundedHttpConnection) -> Iterator[str]:
     listening = bind("127.0.0.1", 0, "the test's port")
     port = listening.getsockname()[1]
     server = uvicorn.Server(server_settings(app, http, finish_within_s=1))

@@ -28,7 +28,7 @@ from services.control.store.audit_log import SERVER, AuditLog
 from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.pipeline_store import PipelineStore
 from services.control.store.proposals import Proposals
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from services.control.store.tokens import Tokens
 from services.control.view.history import History
 from services.control.view.status_store import StatusStore
@@ -104,7 +104,9 @@ class ControlRig:
         self.config = config(
             self.folder, [destination(each) for each in self.file], pipeline=self.pipeline, **self.sections
         )
-        self.registry = Registry(make_url(self.url or f"sqlite:///{self.folder}/registry.sqlite"), self.pipeline)
+        self.registry = DestinationRegistry(
+            make_url(self.url or f"sqlite:///{self.folder}/registry.sqlite"), self.pipeline
+        )
         self.registry.prepare()
         self.status_store, self.topic = StatusStore(self.pipeline), FakeTopic()
         announcer = DestinationPublisher(self.topic, "viaduck.destinations", self.pipeline)

@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from services.control.operations.reconciler import Reconciler
-from services.control.reconciler_thread import Worker
+from services.control.reconciler_thread import ReconcilerThread
 from services.control.store.destination_topic import DestinationPublisher
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from services.control.view.status_store import StatusStore
 from shared.config.loading import load
 from shared.config.model import Config
@@ -33,20 +33,20 @@ class ControlRig:
     """A running worker on an in-memory topic and source."""
 
     folder: Path
-    registry: Registry
+    registry: DestinationRegistry
     status_store: StatusStore = field(default_factory=lambda: StatusStore(PIPELINE))
     topic: FakeTopic = field(default_factory=FakeTopic)
     source: FakeSource = field(default_factory=FakeSource)
     failures: list[Exception] = field(default_factory=list)
-    worker: Worker | None = None
+    worker: ReconcilerThread | None = None
     loads: int = 0
 
-    def start(self, *ids: str, repeat_every_s: float = 60.0, alone: bool = True) -> Worker:
+    def start(self, *ids: str, repeat_every_s: float = 60.0, alone: bool = True) -> ReconcilerThread:
         file = config(self.folder, [destination(each) for each in ids])
         announcer = DestinationPublisher(self.topic, "viaduck.destinations", PIPELINE)
         reconciler = Reconciler(file, self.registry, self.status_store, announcer, {}, self.source.look)
         reconciler.load()
-        self.worker = Worker(
+        self.worker = ReconcilerThread(
             reconciler, self.status_store, repeat_every_s, self.failures.append, self._load, alone=alone
         )
         self.worker.start()
@@ -75,7 +75,7 @@ class ControlRig:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[ControlRig]:
-    with closing(Registry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), PIPELINE)) as registry:
+    with closing(DestinationRegistry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), PIPELINE)) as registry:
         registry.prepare()
         rig = ControlRig(tmp_path, registry)
         yield rig

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from services.control.model.lifecycle import pause, remove, reseed
-from services.control.model.recovery import NOT_KEPT, Memory
+from services.control.model.recovery import NOT_KEPT, RememberedPipeline
 from services.control.registry_recovery import catch_up, note_record, restore
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from shared.config.model import Config
 from shared.kafka.record import Record
 from shared.kafka.topics import Topics
@@ -23,15 +23,15 @@ from tests.fast.control.rig import V1, ControlRig
 
 
 @pytest.fixture
-def registries(database_url: str) -> Iterator[tuple[Registry, Registry]]:
+def registries(database_url: str) -> Iterator[tuple[DestinationRegistry, DestinationRegistry]]:
     """Those of two controls, on one database."""
     url = make_url(database_url)
-    with closing(Registry(url, PIPELINE)) as one, closing(Registry(url, PIPELINE)) as other:
+    with closing(DestinationRegistry(url, PIPELINE)) as one, closing(DestinationRegistry(url, PIPELINE)) as other:
         one.prepare()
         yield one, other
 
 
-def url_of(registry: Registry) -> str:
+def url_of(registry: DestinationRegistry) -> str:
     return registry.database._engine.url.render_as_string(hide_password=False)
 
 
@@ -40,15 +40,15 @@ def settings(tmp_path: Path) -> Config:
     return config(tmp_path)
 
 
-def memory(*ids: str) -> Memory:
-    found = Memory(PIPELINE)
+def memory(*ids: str) -> RememberedPipeline:
+    found = RememberedPipeline(PIPELINE)
     for name in ids:
         found.note_destination(registered(name, declared=declared(name), managed_by="api").message(PIPELINE))
     return found
 
 
 def test_what_was_changed_while_a_second_control_read_the_topics_stays(
-    registries: tuple[Registry, Registry], settings: Config
+    registries: tuple[DestinationRegistry, DestinationRegistry], settings: Config
 ) -> None:
     one, other = registries
     assert other.is_new()
@@ -65,7 +65,7 @@ def test_what_was_changed_while_a_second_control_read_the_topics_stays(
 
 
 def test_what_could_not_be_recovered_stands_in_the_trail(
-    registries: tuple[Registry, Registry], settings: Config
+    registries: tuple[DestinationRegistry, DestinationRegistry], settings: Config
 ) -> None:
     read = memory("a", "older")
     read.note_progress(progress(id="gone", generation=4))
@@ -88,14 +88,16 @@ def test_what_could_not_be_recovered_stands_in_the_trail(
 
 
 def test_a_message_under_another_key_is_recovered_as_little_as_the_services_follow_it() -> None:
-    read, topics = Memory(PIPELINE), Topics()
+    read, topics = RememberedPipeline(PIPELINE), Topics()
     foreign = registered("a", declared=declared("a")).message("another")
     note_record(read, topics, Record(topics.destinations, 0, 0, f"{PIPELINE}/a", foreign.to_bytes()))
     assert (read.wanted, read.unreadable) == ({}, {"a"})
 
 
-def test_a_registry_that_nobody_lost_says_nothing(registries: tuple[Registry, Registry], settings: Config) -> None:
-    restore(registries[0], settings, Memory(PIPELINE))
+def test_a_registry_that_nobody_lost_says_nothing(
+    registries: tuple[DestinationRegistry, DestinationRegistry], settings: Config
+) -> None:
+    restore(registries[0], settings, RememberedPipeline(PIPELINE))
     assert registries[0].destinations() == {}
     with closing(ControlRig(settings.path.parent, url=url_of(registries[0]))) as rig:
         assert rig.service.audit_log.rebuilt() is None
@@ -104,21 +106,21 @@ def test_a_registry_that_nobody_lost_says_nothing(registries: tuple[Registry, Re
 class TestAnOlderCopy:
     """A registry is restored from a backup: what was published since is not lost, and it is believed again."""
 
-    def copied(self, folder: Path) -> tuple[Registry, Registry]:
+    def copied(self, folder: Path) -> tuple[DestinationRegistry, DestinationRegistry]:
         """A registry with what happened since it was copied, and the copy."""
         file, copy = folder / "registry.sqlite", folder / "copy.sqlite"
-        with closing(Registry(make_url(f"sqlite:///{file}"), PIPELINE)) as before:
+        with closing(DestinationRegistry(make_url(f"sqlite:///{file}"), PIPELINE)) as before:
             before.prepare()
             there = [registered(each, declared=declared(each), managed_by="api") for each in ("a", "b", "c")]
             before.change(lambda _: there, revision("1"))
             before.change(lambda held: [pause(held["c"], revision("2"))], revision("2"))
         shutil.copy(file, copy)
-        now = Registry(make_url(f"sqlite:///{file}"), PIPELINE)
+        now = DestinationRegistry(make_url(f"sqlite:///{file}"), PIPELINE)
         now.change(lambda held: [reseed(held["a"], revision("3"))], revision("3"))
         now.change(lambda held: [remove(held["b"], revision("4"))], revision("4"))
         late = registered("late", declared=declared("late"), managed_by="api")
         now.change(lambda _: [late], revision("5"))
-        return now, Registry(make_url(f"sqlite:///{copy}"), PIPELINE)
+        return now, DestinationRegistry(make_url(f"sqlite:///{copy}"), PIPELINE)
 
     def test_is_brought_up_to_date_and_counts_on(self, tmp_path: Path, settings: Config) -> None:
         now, copy = self.copied(tmp_path)

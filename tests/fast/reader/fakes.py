@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from services.reader.planner.scheduling import SourceState
 from services.reader.source.source_reader import Cut, Expired
 from shared.contracts.digest import value_digest
@@ -73,14 +73,14 @@ class FakeSource:
             return [Cut(range)]
         return [Cut(Range(snapshot - 1, snapshot), pinned=True) for snapshot in _snapshots(range)]
 
-    def count(self, cut: Cut, routed: Collection[str]) -> Step:
+    def count(self, cut: Cut, routed: Collection[str]) -> CountedStep:
         self._called(f"count {cut.range}")
         rows: dict[str, int] = {}
         for snapshot in _snapshots(cut.range):
             for value, changed in self.history[snapshot].items():
                 rows[value] = rows.get(value, 0) + changed
         unrouted = sum(changed for value, changed in rows.items() if value not in routed)
-        return Step(cut.range, rows, sum(rows.values()), cut.pinned, EPOCH if rows else None, unrouted)
+        return CountedStep(cut.range, rows, sum(rows.values()), cut.pinned, EPOCH if rows else None, unrouted)
 
     def sizes(self) -> dict[str, int] | None:
         self._called("sizes")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from services.reader.planner.actions import Park, Send
-from services.reader.planner.counted_changes import Step, nothing, segments
+from services.reader.planner.counted_changes import CountedStep, nothing, segments
 from services.reader.planner.frontier import known_through, reshapes_of
 from services.reader.planner.in_flight_limits import MOST_UPKEEPS
 from services.reader.planner.plan import Planner
@@ -71,10 +71,10 @@ def source_state(
     return SourceState(head, oldest, born, max(oldest, born), lake, table, at, history, breaks, reshapes)
 
 
-def step(after: int, through: int, rows: Mapping[str, int] | None = None, *, pinned: bool = False) -> Step:
+def step(after: int, through: int, rows: Mapping[str, int] | None = None, *, pinned: bool = False) -> CountedStep:
     rows = rows or {}
     touched = EPOCH + timedelta(seconds=after + 1) if rows else None
-    return Step(Range(after, through), rows, sum(rows.values()), pinned, touched)
+    return CountedStep(Range(after, through), rows, sum(rows.values()), pinned, touched)
 
 
 def answer(
@@ -155,12 +155,12 @@ class World:
     def reshapes_in(self, range: Range) -> bool:
         return any(range.after < each <= range.through for each in self.reshaped)
 
-    def _counts(self, range: Range) -> list[Step]:
+    def _counts(self, range: Range) -> list[CountedStep]:
         per_snapshot = [(s, sum(self.history[s].values())) for s in _snapshots(range)]
         cuts = segments(per_snapshot, range, self.rules.segment_rows) if self.append_only else [range]
         return [self._count(cut) for cut in cuts]
 
-    def _count(self, range: Range) -> Step:
+    def _count(self, range: Range) -> CountedStep:
         rows: dict[str, int] = {}
         for snapshot in _snapshots(range):
             for value, count in self.history[snapshot].items():

@@ -17,8 +17,8 @@ from services.reader.messaging import status_repetition, status_reporter
 from services.reader.messaging.message_decoder import (
     Answered,
     EventQueue,
+    FrontierReached,
     Proposed,
-    Reached,
     Removed,
     Renewed,
     Unrouted,
@@ -202,7 +202,7 @@ def test_what_topics_remember_counts_for_nothing_but_our_own_line(make_reader: C
     old = Progress(pipeline="p", destination="a", item="x", kind=ItemKind.CHANGES, outcome=Outcome.PARKED, generation=1)
     line = Frontier(pipeline="p", instance="viaduck-0", cycle=9, page=0, pages=1, head=2, settled=True)
     other = line.model_copy(update={"instance": "viaduck-1", "cycle": 99, "head": 1})
-    for event in (Wanted(spec("a")), Answered(old), Reached(line), Reached(other)):
+    for event in (Wanted(spec("a")), Answered(old), FrontierReached(line), FrontierReached(other)):
         reader.inbox.put(event)
     reader.start()
     reader.settles(3)
@@ -345,11 +345,11 @@ def test_two_readers_of_explicit_lists_count_a_row_of_nobody_once(
     for reader, other in ((first, "r2"), (second, "r1")):
         reader.inbox.put(Wanted(spec("a")))
         if recalled:
-            reader.inbox.put(Reached(frontier(other)))
+            reader.inbox.put(FrontierReached(frontier(other)))
         reader.start()
         reader.settles(1)
         if not recalled:
-            reader.inbox.put(Reached(frontier(other)))
+            reader.inbox.put(FrontierReached(frontier(other)))
     for reader in (first, second):
         reader.settles(reader.source.commit(stranger=5, a=1))
     assert [sample(reader.metrics, "unrouted_rows_total") for reader in (first, second)] == [5, 0]

@@ -102,7 +102,7 @@ def _plant() -> None:
     from services.applier.apply.cursor import fence
     from services.applier.apply.direct import look as direct_look
     from services.applier.apply.direct.commit import DirectApplier
-    from services.applier.apply.transaction import Applier
+    from services.applier.apply.transaction import DestinationApplier
     from services.applier.outbox import Outbox
     from services.applier.worker.source_reader import LakeReader
     from services.applier.worker.topic_reader import TopicReader
@@ -111,7 +111,7 @@ def _plant() -> None:
 
     for source in (LakeReader, TopicReader):
         _wrap(source, "read", after=_at("after-read"))
-    for who in (DirectApplier, Applier):
+    for who in (DirectApplier, DestinationApplier):
         _wrap(who, "_try", before=_at("before-transaction"), after=_at("after-commit"))
     _wrap(direct_look, "look_at", after=_at("after-fence"))
     for move in ("move_cursor", "replace_cursor", "create_cursor"):

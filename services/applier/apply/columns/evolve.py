@@ -18,8 +18,8 @@ from shared.contracts.errors import DestinationError
 from shared.contracts.messages import Destination
 from shared.lake.catalog.reader import Column
 from shared.lake.checks.table_mismatch import differs, how_to_release
-from shared.lake.columns.evolution import Kind, NotFollowed, Step, steps_between
-from shared.lake.columns.followed import Evolution
+from shared.lake.columns.evolution import ColumnStep, NotFollowed, StepKind, steps_between
+from shared.lake.columns.followed import ColumnEvolution
 from shared.lake.columns.history import Field
 from shared.lake.columns.owners import Altered
 from shared.lake.columns.step_statements import statement_of
@@ -36,9 +36,9 @@ def pending_steps(
     destination: Destination,
     have: Sequence[Column],
     reading: Reading,
-    evolution: Evolution | None,
+    evolution: ColumnEvolution | None,
     altered: Altered | None = None,
-) -> tuple[Step, ...]:
+) -> tuple[ColumnStep, ...]:
     """What a table that has some columns still lacks of the reading's, which are the source's at the range's end.
 
     Raises ``table_mismatch`` unless the table has the columns that the source had at the destination's position: then
@@ -56,7 +56,7 @@ def pending_steps(
     raise differs("table_mismatch", destination, have, before, altered)
 
 
-def evolve(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, steps: Sequence[Step]) -> None:
+def evolve(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, steps: Sequence[ColumnStep]) -> None:
     """Take the steps. Raises ``schema_change`` for a step that DuckLake refuses, with the statement.
 
     TLA: ``CommitColumns``, ``Evolved``.
@@ -69,12 +69,12 @@ def evolve(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination,
             raise _refused(destination, step, error) from None
 
 
-def shown(steps: Sequence[Step]) -> list[str]:
+def shown(steps: Sequence[ColumnStep]) -> list[str]:
     """What a stamp says of them."""
     return [step.said for step in steps if step.said]
 
 
-def names_before(evolution: Evolution | None, names: Sequence[str]) -> tuple[str, ...]:
+def names_before(evolution: ColumnEvolution | None, names: Sequence[str]) -> tuple[str, ...]:
     """What columns were called at the destination's position that have these names now."""
     if evolution is None:
         return tuple(names)
@@ -85,7 +85,7 @@ def names_before(evolution: Evolution | None, names: Sequence[str]) -> tuple[str
 
 def _added(
     destination: Destination, have: Sequence[Column], reading: Reading, altered: Altered | None
-) -> tuple[Step, ...]:
+) -> tuple[ColumnStep, ...]:
     """Columns that a source without field ids has gained, and wider types that its rows ask for."""
     wider = {column.name: column.type for column in reading.promotions}
     widened = [replace(column, type=wider.get(column.name, column.type)) for column in have]
@@ -93,24 +93,26 @@ def _added(
     if _shapes(widened) != _shapes(wanted[: len(have)]):
         raise differs("table_mismatch", destination, have, wanted, altered)
     added = tuple(
-        Step(Kind.ADD, (each.name,), 0, type=each.type, default=each.default, said=f"add {each.name} {each.type}")
+        ColumnStep(
+            StepKind.ADD, (each.name,), 0, type=each.type, default=each.default, said=f"add {each.name} {each.type}"
+        )
         for each in wanted[len(have) :]
     )
     return added + tuple(
-        Step(Kind.WIDEN, (was.name,), 0, type=now.type, said=f"widen {was.name} to {now.type}")
+        ColumnStep(StepKind.WIDEN, (was.name,), 0, type=now.type, said=f"widen {was.name} to {now.type}")
         for was, now in zip(have, widened, strict=True)
         if was.type != now.type
     )
 
 
-def _steps(then: Sequence[Field], evolution: Evolution) -> tuple[Step, ...]:
+def _steps(then: Sequence[Field], evolution: ColumnEvolution) -> tuple[ColumnStep, ...]:
     try:
         return steps_between(then, evolution.now)
     except NotFollowed as why:
         raise DestinationError("schema_change", str(why), "reseed the destination") from None
 
 
-def _refused(destination: Destination, step: Step, error: duckdb.Error) -> DestinationError:
+def _refused(destination: Destination, step: ColumnStep, error: duckdb.Error) -> DestinationError:
     """By what DuckLake says of it. A column that a table is partitioned or sorted by can't be dropped."""
     said = classify(error, f"{step.said or step.kind} of {destination.key}").message
     hint = "reseed the destination"

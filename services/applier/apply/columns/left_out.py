@@ -15,7 +15,7 @@ from services.applier.apply.source.carry import require_all, streamed
 from services.applier.apply.source.reading import LeftOut, Reading
 from shared.contracts.errors import DestinationError
 from shared.lake.catalog.reader import Column
-from shared.lake.pruning import Layout
+from shared.lake.pruning import FileLayout
 from shared.lake.sql import ident, path
 
 ENTRIES = "'\"MAP(VARCHAR,JSON)\"'"
@@ -34,7 +34,7 @@ class RowsLack(DestinationError):
 
 
 def keep_left_out(
-    con: duckdb.DuckDBPyConnection, table: str, reading: Reading, layout: Layout, harmless: Sequence[bool]
+    con: duckdb.DuckDBPyConnection, table: str, reading: Reading, layout: FileLayout, harmless: Sequence[bool]
 ) -> None:
     """Remember, in a temporary table of ``con``, what rows of ``table`` have that are about to be replaced.
 

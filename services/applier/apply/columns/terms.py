@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import duckdb
 
-from services.applier.apply.destination.change import Change
+from services.applier.apply.destination.change import DestinationChange
 from services.applier.apply.destination.table_schema import table_path
 from services.applier.apply.source.reading import Reading
 from shared.contracts.messages import Destination
@@ -25,7 +25,7 @@ from shared.lake.columns.terms import (
     Carried,
     Clause,
     Described,
-    Kind,
+    TermKind,
     created,
     not_carried,
     to_carry,
@@ -39,7 +39,7 @@ REFUSED = (duckdb.CatalogException, duckdb.BinderException)
 LONGEST_REASON = 200
 
 
-def pending(lake: OpenLake, change: Change, have: Sequence[Column], at: int) -> Carried:
+def pending(lake: OpenLake, change: DestinationChange, have: Sequence[Column], at: int) -> Carried:
     """What is to be done of it in a table that has these columns in the lake's snapshot ``at``."""
     wanted = change.wanted
     if wanted is None or change.reading is None:
@@ -49,7 +49,7 @@ def pending(lake: OpenLake, change: Change, have: Sequence[Column], at: int) -> 
     return due(change, _described(lake, change.target.destination, at))
 
 
-def due(change: Change, own: Described) -> Carried:
+def due(change: DestinationChange, own: Described) -> Carried:
     """What is to be done of it in a table that is described so, where anything may be new."""
     wanted = change.wanted
     if wanted is None or not change.carries:
@@ -59,7 +59,7 @@ def due(change: Change, own: Described) -> Carried:
     return NOTHING if theirs is None else to_carry(own, theirs, wanted, change.comments_before)
 
 
-def of_seed(lake: OpenLake, change: Change, *, is_new: bool) -> Carried:
+def of_seed(lake: OpenLake, change: DestinationChange, *, is_new: bool) -> Carried:
     """The same of a table that a seed fills, which has the source's columns by now."""
     wanted = change.wanted
     if wanted is None:
@@ -70,7 +70,7 @@ def of_seed(lake: OpenLake, change: Change, *, is_new: bool) -> Carried:
     return to_carry(own, wanted.fields, wanted)
 
 
-def columns_of_seed(change: Change, reading: Reading) -> tuple[Column, ...]:
+def columns_of_seed(change: DestinationChange, reading: Reading) -> tuple[Column, ...]:
     """The columns of a new table: NOT NULL from the first, since DuckLake refuses it later to one without rows."""
     wanted = change.wanted
     required = {field.name for field in wanted.fields if field.terms.required} if wanted is not None else set[str]()
@@ -90,7 +90,7 @@ def carry(con: duckdb.DuckDBPyConnection, alias: str, destination: Destination, 
     return said
 
 
-def lacks(change: Change, fields: Sequence[Field]) -> bool:
+def lacks(change: DestinationChange, fields: Sequence[Field]) -> bool:
     """Whether a table with the source's columns allows NULLs where the source allows none, and the change brings rows:
     DuckLake looks at the rows themselves in a transaction that inserts some."""
     wanted = change.wanted
@@ -101,7 +101,9 @@ def lacks(change: Change, fields: Sequence[Field]) -> bool:
     )
 
 
-def _of_rows(change: Change, reading: Reading, have: Sequence[Column], wanted: Described) -> Iterator[Clause]:
+def _of_rows(
+    change: DestinationChange, reading: Reading, have: Sequence[Column], wanted: Described
+) -> Iterator[Clause]:
     """NOT NULL that DuckLake has refused before is set with rows. Where the lake's owner has set it, and the source has
     not, it goes as soon as a row asks for that."""
     if not change.counts.upserts:
@@ -109,8 +111,10 @@ def _of_rows(change: Change, reading: Reading, have: Sequence[Column], wanted: D
     both = list(zip(wanted.fields, have, strict=False))
     hard = [field.name for field, own in both if own.not_null and not field.terms.required]
     counts = reading.nulls(change.number, hard)
-    yield from (Clause(Kind.LOOSEN, name) for name, count in zip(hard, counts, strict=True) if count)
-    yield from (Clause(Kind.REQUIRE, field.name) for field, own in both if field.terms.required and not own.not_null)
+    yield from (Clause(TermKind.LOOSEN, name) for name, count in zip(hard, counts, strict=True) if count)
+    yield from (
+        Clause(TermKind.REQUIRE, field.name) for field, own in both if field.terms.required and not own.not_null
+    )
 
 
 def _described(lake: OpenLake, destination: Destination, at: int) -> Described:
@@ -127,11 +131,11 @@ def _statement(clause: Clause, table: str) -> str:
         return f"COMMENT ON TABLE {table} IS {value}"
     column = f"ALTER TABLE {table} ALTER COLUMN {ident(clause.column)}"
     match clause.kind:
-        case Kind.LOOSEN:
+        case TermKind.LOOSEN:
             return f"{column} DROP NOT NULL"
-        case Kind.REQUIRE:
+        case TermKind.REQUIRE:
             return f"{column} SET NOT NULL"
-        case Kind.DEFAULT:
+        case TermKind.DEFAULT:
             return f"{column} DROP DEFAULT" if clause.value is None else f"{column} SET DEFAULT {value}"
-        case Kind.COMMENT:
+        case TermKind.COMMENT:
             return f"COMMENT ON COLUMN {table}.{path(clause.column)} IS {value}"

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from services.applier.apply.cursor import fence
-from services.applier.apply.source.reading import Counts, Reading
+from services.applier.apply.source.reading import ChangeCounts, Reading
 from services.applier.model.task import Target
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Skipped
 from shared.contracts.positions import UNSPELLED
 from shared.contracts.upkeep import TableWear, UpkeepResult
 from shared.lake.catalog.reader import TableInfo
-from shared.lake.columns.followed import Evolution
+from shared.lake.columns.followed import ColumnEvolution
 from shared.lake.columns.terms import NO_COMMENTS, NOT_CARRIED, Comments, Described
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 from shared.lake.stamp import short_list
 
 
@@ -36,7 +36,7 @@ class Applied:
     through_at: str = UNSPELLED
     """And of ``through``, where nothing was committed."""
     commit: CommitPath | None = None
-    reason: Reason | None = None
+    reason: ExtensionReason | None = None
     layout: TableLayout | None = None
     """What the table has after a seed; None where nothing is declared of it."""
     left: tuple[str, ...] | None = None
@@ -49,7 +49,7 @@ class Applied:
 
 
 @dataclass
-class Change:
+class DestinationChange:
     """What one transaction is to bring about: the reading that holds the rows, and which of them are the target's."""
 
     target: Target
@@ -57,8 +57,8 @@ class Change:
     table: TableInfo
     number: int = 0
     reading: Reading | None = None
-    counts: Counts = field(default_factory=Counts)
-    evolution: Evolution | None = None
+    counts: ChangeCounts = field(default_factory=ChangeCounts)
+    evolution: ColumnEvolution | None = None
     """What has become of the source's columns since the position."""
     steps: Sequence[str] = ()
     """What the transaction has done to the destination's columns, in words; renames over a spare name say nothing."""

@@ -17,7 +17,7 @@ from services.applier.apply.destination.lake_state import stored_cursor, table_l
 from services.applier.apply.destination.table_schema import columns_of, table_path
 from services.applier.model.task import Target
 from shared.lake.attached.pool import OpenLake
-from shared.lake.pruning import Layout, comparison, may_prune
+from shared.lake.pruning import FileLayout, comparison, may_prune
 from shared.lake.sql import ident, path
 from shared.lake.table import require_table
 
@@ -78,7 +78,7 @@ def foreign_keys(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target,
     return con.execute(f"SELECT DISTINCT {names} FROM {table} AS t JOIN {KEYS} AS x ON {same}").to_arrow_table()
 
 
-def _same(keys: KeysOfRange, place: int, layout: Layout) -> str:
+def _same(keys: KeysOfRange, place: int, layout: FileLayout) -> str:
     declared = keys.types[place]
     prune = may_prune(declared, layout, harmless=keys.harmless[place])
     return comparison(f"t.{ident(keys.names[place])}", f"x.k{place:d}", declared, prune=prune)

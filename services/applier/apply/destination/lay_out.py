@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import duckdb
 
-from shared.config.table_layout import COLUMN, TRANSFORMS, LayoutRefused, Partition, SortKey, sort_keys
+from shared.config.table_layout import COLUMN, TRANSFORMS, LayoutRefused, PartitionField, SortKey, sort_keys
 from shared.contracts.errors import DestinationError
 from shared.contracts.layout import TableLayout
 from shared.lake.catalog.arrangement import Arrangement
@@ -56,7 +56,7 @@ def require_encrypted(layout: TableLayout | None, *, encrypted: bool) -> None:
         )
 
 
-def _partition_sql(part: Partition) -> str:
+def _partition_sql(part: PartitionField) -> str:
     name = ident(part.column)
     return name if part.transform == COLUMN else f"{TRANSFORMS[TRANSFORMS.index(part.transform)]}({name})"
 

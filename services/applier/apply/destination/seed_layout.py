@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from services.applier.apply.destination.change import Change
+from services.applier.apply.destination.change import DestinationChange
 from services.applier.apply.destination.lay_out import kept, lay_out
 from services.applier.apply.destination.table_schema import table_path
 from services.applier.apply.source.reading import Reading
@@ -17,7 +17,7 @@ from shared.lake.checks.layout_keys import Keys
 
 
 def lay_out_seed(
-    con: duckdb.DuckDBPyConnection, lake: OpenLake, change: Change, keys: Keys, *, created: bool
+    con: duckdb.DuckDBPyConnection, lake: OpenLake, change: DestinationChange, keys: Keys, *, created: bool
 ) -> TableLayout | None:
     """Set the layout of the empty table, unless it was there and has one, which is its owner's or an older one.
 
@@ -41,7 +41,7 @@ def arrangement(lake: OpenLake, destination: Destination) -> Arrangement:
     return lake.catalog.arrangement(destination.schema_name, destination.table, at)
 
 
-def require_written(change: Change, reading: Reading, partitioned: frozenset[str]) -> None:
+def require_written(change: DestinationChange, reading: Reading, partitioned: frozenset[str]) -> None:
     """Raises ``value_not_carried`` for a text that a table can't hold that is, or is to be, partitioned so."""
     if partitioned and change.counts.upserts:
         refused = find_nul(reading, change.number, partitioned)

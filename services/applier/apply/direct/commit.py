@@ -22,7 +22,7 @@ import psycopg
 from services.applier.apply.columns import terms
 from services.applier.apply.cursor import fence
 from services.applier.apply.cursor.decide import Cursor, Decision, decide
-from services.applier.apply.destination.change import Applied, Change
+from services.applier.apply.destination.change import Applied, DestinationChange
 from services.applier.apply.destination.foreign_keys import KeysOfRange
 from services.applier.apply.destination.table_options import CURSOR_INLINED_ROWS
 from services.applier.apply.direct import columns as direct_columns
@@ -30,7 +30,7 @@ from services.applier.apply.direct import files as direct_files
 from services.applier.apply.direct import look as direct_look
 from services.applier.apply.direct import seed as direct_seed
 from services.applier.apply.direct.foreign_keys import has_none
-from services.applier.apply.direct.look import Declined, Look, cursor_of
+from services.applier.apply.direct.look import CommitBasis, Declined, cursor_of
 from services.applier.apply.direct.seed import NoCatalog, Site
 from services.applier.apply.maintenance.table_wear import wear_of
 from services.applier.apply.source.reading import Reading
@@ -44,13 +44,13 @@ from shared.lake.columns.owners import require_kept
 from shared.lake.connection.query import Question
 from shared.lake.cursor import committed_at
 from shared.lake.direct import files, store
-from shared.lake.direct.batch import Commit, commit_of
+from shared.lake.direct.batch import CommitBatch, commit_of
 from shared.lake.direct.catalogs import ALONE_S, NotCommitted, RivalCommitted
 from shared.lake.direct.columns import Alteration
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 from shared.lake.direct.first_commit import FirstCommit
 from shared.lake.direct.lakes import DirectLake, DirectLakes, KeysInUse, TableKey
-from shared.lake.direct.rows import Stamp
+from shared.lake.direct.rows import CommitMessage
 from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import Written
 from shared.lake.failure import classify, invalidates_instance, misses_file
@@ -81,7 +81,7 @@ class DirectApplier:
         self._refusing = set[TableKey]()
         """Tables to which DuckLake has refused the source's NOT NULL: it is not tried with each apply."""
 
-    def apply(self, change: Change) -> Applied | Reason | None:
+    def apply(self, change: DestinationChange) -> Applied | ExtensionReason | None:
         """Bring one change about; or say why the extension has to, or None where there is nothing to commit.
 
         Raises a ``ViaduckError`` with the reason when the destination can't go on.
@@ -89,7 +89,7 @@ class DirectApplier:
         if (refused := _refusal(change)) is not None:
             return refused
         if self._distrusted and str(change.target.lake) in self._distrusted:
-            return Reason.DAMAGED_FILE
+            return ExtensionReason.DAMAGED_FILE
         alone = False
         for attempt in range(1, RIVAL_TRIES + 1):
             began_s = self._clock()
@@ -103,7 +103,7 @@ class DirectApplier:
             except RivalCommitted:
                 alone = attempt >= OPEN_TRIES and self._clock() - began_s < ALONE_S / 2
                 time.sleep(RIVAL_WAIT_S * attempt * (1 + random.random()))  # noqa: S311 - spreads rivals, guards nothing
-        return Reason.RIVALS
+        return ExtensionReason.RIVALS
 
     def cursor(self, target: Target) -> Cursor | None:
         """The stored cursor, in one round trip; None where the extension has to be asked for it."""
@@ -158,7 +158,7 @@ class DirectApplier:
     def close(self) -> None:
         self._lakes.close()
 
-    def _try(self, change: Change, *, alone: bool) -> Applied:
+    def _try(self, change: DestinationChange, *, alone: bool) -> Applied:
         """A file that is missing may just have been cleaned up: the extension looks again. TLA: ``MissFile``."""
         where = f"{change.target.item.kind} of {change.target.destination.key} through {change.through}"
         try:
@@ -169,24 +169,24 @@ class DirectApplier:
                 raise
             raise classify(refused.__cause__ or refused, where) from None
         except FileNotFoundError:
-            raise Declined(Reason.FIRST_COMMIT) from None
+            raise Declined(ExtensionReason.FIRST_COMMIT) from None
         except KeysInUse:
-            raise Declined(Reason.OTHER_KEYS) from None
+            raise Declined(ExtensionReason.OTHER_KEYS) from None
         except (duckdb.Error, psycopg.Error, OSError) as error:
             if self._is_of_a_file(change.target.lake, error):
-                raise Declined(Reason.DAMAGED_FILE) from None
+                raise Declined(ExtensionReason.DAMAGED_FILE) from None
             raise classify(error, where) from None
 
     # -- look ---------------------------------------------------------------------------------------------------------
 
-    def _commit(self, lake: DirectLake, change: Change) -> Applied:
+    def _commit(self, lake: DirectLake, change: DestinationChange) -> Applied:
         try:
             look = direct_look.look_at(self._lakes, lake, change.target, change)
             cursor = cursor_of(look.state, change.target)
         except NEVER_WRITTEN:
-            raise Declined(Reason.UNREADABLE_CATALOG) from None
+            raise Declined(ExtensionReason.UNREADABLE_CATALOG) from None
         if self._lacks(change, look.structure):
-            raise Declined(Reason.SCHEMA_CHANGE)
+            raise Declined(ExtensionReason.SCHEMA_CHANGE)
         if not _stands(cursor, change):
             raise Declined(None)  # the extension's path says what such a cursor means for the item
         require_kept(change.target.destination, look.structure.altered, change.evolution, change.table.fields)
@@ -202,36 +202,38 @@ class DirectApplier:
             self._lakes.remember(direct_look.key_of(change.target), replace(following.structure, altered=None))
         return done
 
-    def _lacks(self, change: Change, structure: Structure) -> bool:
+    def _lacks(self, change: DestinationChange, structure: Structure) -> bool:
         """Whether the table is to have NOT NULL that DuckLake has not refused yet."""
         key = direct_look.key_of(change.target)
         return not change.carries and key not in self._refusing and terms.lacks(change, structure.fields)
 
-    def _seed(self, lake: DirectLake, change: Change) -> Applied:
+    def _seed(self, lake: DirectLake, change: DestinationChange) -> Applied:
         reading = change.reading
         assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
         direct_seed.require_plain(change, reading)
         try:
             found = direct_seed.site_of(lake, change, reading) or self._life_before(lake, change)
         except NEVER_WRITTEN:
-            raise Declined(Reason.UNREADABLE_CATALOG) from None
+            raise Declined(ExtensionReason.UNREADABLE_CATALOG) from None
         if isinstance(found, Site):
             done = self._seed_first(lake, change, reading, found)
         else:
             done = self._seed_over(lake, change, *found)
         return replace(done, layout=change.target.destination.layout)
 
-    def _life_before(self, lake: DirectLake, change: Change) -> tuple[Look, Cursor]:
+    def _life_before(self, lake: DirectLake, change: DestinationChange) -> tuple[CommitBasis, Cursor]:
         try:
             look = direct_look.look_at(self._lakes, lake, change.target, change)
         except Declined as declined:
-            absent = declined.reason is Reason.FIRST_COMMIT  # one of the two tables, or what has the name is none
-            raise Declined(Reason.TABLE_EXISTS if absent else declined.reason) from None
+            absent = (
+                declined.reason is ExtensionReason.FIRST_COMMIT
+            )  # one of the two tables, or what has the name is none
+            raise Declined(ExtensionReason.TABLE_EXISTS if absent else declined.reason) from None
         direct_seed.require_limit(look.state.options)
         change.steps = direct_seed.require_terms(change, look.structure)
         return look, cursor_of(look.state, change.target)
 
-    def _seed_over(self, lake: DirectLake, change: Change, look: Look, cursor: Cursor) -> Applied:
+    def _seed_over(self, lake: DirectLake, change: DestinationChange, look: CommitBasis, cursor: Cursor) -> Applied:
         """Begin another life in the table of the one before, of which no file is read: they may be gone (H7)."""
         if decide(cursor, change.target.item) is not Decision.APPLY:
             raise Declined(None)
@@ -241,7 +243,7 @@ class DirectApplier:
             self._require_in_time(lake, change, look.folder, written, began_s)
             return self._send(lake, change, look, cursor, written)
 
-    def _seed_first(self, lake: DirectLake, change: Change, reading: Reading, site: Site) -> Applied:
+    def _seed_first(self, lake: DirectLake, change: DestinationChange, reading: Reading, site: Site) -> Applied:
         """Make the table, the cursor and the rows of a destination's first life at once. TLA: ``CommitDirect``."""
         structure, folder = site.tables.structure, site.folder
         with lake.instance.keys(lake.lake, site.data_path):
@@ -260,7 +262,9 @@ class DirectApplier:
         self._lakes.remember(direct_look.key_of(change.target), structure)
         return replace(_applied(change, written), rows_applied=rows)
 
-    def _require_in_time(self, lake: DirectLake, change: Change, folder: str, written: Written, began_s: float) -> None:
+    def _require_in_time(
+        self, lake: DirectLake, change: DestinationChange, folder: str, written: Written, began_s: float
+    ) -> None:
         """Raises ``deadline_exceeded``, and takes the files away, where an owner may take them for orphans by now."""
         deadline_s = self._limits.deadline_of(change.target.item.kind)
         if self._clock() - began_s <= deadline_s:
@@ -278,8 +282,8 @@ class DirectApplier:
     def _send(
         self,
         lake: DirectLake,
-        change: Change,
-        look: Look,
+        change: DestinationChange,
+        look: CommitBasis,
         cursor: Cursor,
         written: Written,
         alteration: Alteration | None = None,
@@ -307,7 +311,7 @@ class DirectApplier:
         counted = None if told is None else told + net
         return replace(_applied(change, written), rows_applied=counted, wear=wear_of(look.state.files, written))
 
-    def _bring_about(self, lake: DirectLake, folder: str, commit: Commit, token: str, written: Written) -> None:
+    def _bring_about(self, lake: DirectLake, folder: str, commit: CommitBatch, token: str, written: Written) -> None:
         """Raises ``NotCommitted``, and takes the files away, where it is not brought about."""
         try:
             lake.catalog.commit(commit)
@@ -318,7 +322,7 @@ class DirectApplier:
             self._resolve(lake, folder, commit, token, written, error)
 
     def _resolve(
-        self, lake: DirectLake, folder: str, commit: Commit, token: str, written: Written, error: Exception
+        self, lake: DirectLake, folder: str, commit: CommitBatch, token: str, written: Written, error: Exception
     ) -> None:
         """Find out what became of a batch whose acknowledgement is lost. Returns where it was brought about.
 
@@ -338,12 +342,12 @@ class DirectApplier:
         raise RivalCommitted("another commit has the number of the snapshot") from None
 
 
-def _refusal(change: Change) -> Reason | None:
+def _refusal(change: DestinationChange) -> ExtensionReason | None:
     """Why the extension has to bring a change about, whatever its table is."""
-    return Reason.LEFT_OUT if change.reading is not None and change.reading.left_out is not None else None
+    return ExtensionReason.LEFT_OUT if change.reading is not None and change.reading.left_out is not None else None
 
 
-def _deliver(lake: DirectLake, change: Change, folder: str, written: Written) -> None:
+def _deliver(lake: DirectLake, change: DestinationChange, folder: str, written: Written) -> None:
     """Bring outside what has to be there before the batch is sent; where that can't be, the files are taken away."""
     if change.reading is None:
         return
@@ -354,13 +358,13 @@ def _deliver(lake: DirectLake, change: Change, folder: str, written: Written) ->
         raise
 
 
-def _stamp(change: Change, token: str, after: int, written: Written) -> Stamp:
+def _stamp(change: DestinationChange, token: str, after: int, written: Written) -> CommitMessage:
     inserted = 0 if written.data is None else written.data.records
     said = change.stamp(after, token, written.deleted_rows, inserted, CommitPath.DIRECT)
-    return Stamp("viaduck", said.message(), said.extra_info())
+    return CommitMessage("viaduck", said.message(), said.extra_info())
 
 
-def _applied(change: Change, written: Written) -> Applied:
+def _applied(change: DestinationChange, written: Written) -> Applied:
     inserted = 0 if written.data is None else written.data.records
     return Applied(
         Outcome.APPLIED, change.through, change.through, written.deleted_rows, inserted, position_at=change.through_at,
@@ -368,7 +372,7 @@ def _applied(change: Change, written: Written) -> Applied:
     )  # fmt: skip
 
 
-def _stands(cursor: Cursor, change: Change) -> bool:
+def _stands(cursor: Cursor, change: DestinationChange) -> bool:
     """Whether the cursor is where the item begins, in the same history of the same table, for the same tenant.
 
     Of a source that spells positions, by the spelling too: two vectors may have one sum.

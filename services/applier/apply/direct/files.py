@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from services.applier.apply.destination.change import Change
-from services.applier.apply.direct.look import Declined, Look, decline, keys_of
+from services.applier.apply.destination.change import DestinationChange
+from services.applier.apply.direct.look import CommitBasis, Declined, decline, keys_of
 from services.applier.apply.source.carry import few_rows_of, require_all, rows_of, touched_of
 from services.applier.apply.source.reading import Reading
 from shared.lake.direct import files, positions, store
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.structure import Structure
 from shared.lake.direct.written import NewDataFile, Written
 
 
-def write(lake: DirectLake, change: Change, look: Look, structure: Structure) -> Written:
+def write(lake: DirectLake, change: DestinationChange, look: CommitBasis, structure: Structure) -> Written:
     """Write delete files, then a data file; where that one fails, the delete files are taken away again. What an error
     leaves of the delete files themselves is an orphan, as after a crash. TLA: ``WriteFiles``.
 
@@ -36,7 +36,7 @@ def write(lake: DirectLake, change: Change, look: Look, structure: Structure) ->
         raise
 
 
-def write_over(lake: DirectLake, change: Change, look: Look) -> Written:
+def write_over(lake: DirectLake, change: DestinationChange, look: CommitBasis) -> Written:
     """Write the rows of a seed, which replace all that the table holds. TLA: ``WriteFiles``."""
     reading = change.reading
     assert reading is not None  # noqa: S101 - a seed always carries the rows that it found, if only none
@@ -48,7 +48,7 @@ def write_over(lake: DirectLake, change: Change, look: Look) -> Written:
 
 
 def write_rows(
-    lake: DirectLake, change: Change, reading: Reading, structure: Structure, folder: str
+    lake: DirectLake, change: DestinationChange, reading: Reading, structure: Structure, folder: str
 ) -> NewDataFile | None:
     """Write the rows that are to be inserted to a data file, if there are any; after an error it is taken away again.
     TLA: ``WriteFiles``."""
@@ -68,22 +68,22 @@ def write_rows(
     return data
 
 
-def _require_values(change: Change, reading: Reading, structure: Structure, data: NewDataFile) -> None:
+def _require_values(change: DestinationChange, reading: Reading, structure: Structure, data: NewDataFile) -> None:
     """Raises ``Declined`` where a NOT NULL column of a file has a NULL: the extension refuses it, or allows it
     first. Of some types the file's statistics don't tell."""
     nulls = {column.column_id: column.nulls for column in data.columns}
     unsure = [field.name for field in structure.fields if field.terms.required and nulls.get(field.id) != 0]
-    decline(Reason.NOT_NULL if any(reading.nulls(change.number, unsure)) else None)
+    decline(ExtensionReason.NOT_NULL if any(reading.nulls(change.number, unsure)) else None)
 
 
-def _write_deletes(lake: DirectLake, change: Change, reading: Reading, look: Look) -> Written:
+def _write_deletes(lake: DirectLake, change: DestinationChange, reading: Reading, look: CommitBasis) -> Written:
     keys = keys_of(look.structure, change)
     if not keys or not look.files:
         return Written()
     with touched_of(lake.con, reading, change.number, change.counts.touched) as touched:
         found = positions.find_positions(look.files, touched, keys, lake.known, nulls=reading.null_keys)
     if found and reading.only_inserts:
-        raise Declined(Reason.DOUBLED_KEY)
+        raise Declined(ExtensionReason.DOUBLED_KEY)
     where = files.TableFiles(look.folder, look.data_path)
     return files.write_deletes(lake.con, where, look.files, found, look.state.snapshot.id + 1, lake.known)
 

@@ -10,7 +10,7 @@ from services.applier.apply.destination.foreign_keys import KeysOfRange
 from services.applier.apply.direct.look import cursor_of, decline, look_for
 from services.applier.apply.source.carry import FEW_ROWS
 from services.applier.model.task import Target
-from shared.lake.direct.eligibility import Reason, structure_refusal
+from shared.lake.direct.eligibility import ExtensionReason, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes
 from shared.lake.direct.positions import Key, Touched, find_positions
 from shared.lake.direct.structure import Structure
@@ -44,8 +44,8 @@ def _keys(structure: Structure, keys: KeysOfRange) -> tuple[Key, ...]:
     """Raises ``Declined`` where the table's columns are others than the keys', such as narrower ones."""
     there = {field.name.lower(): field for field in structure.fields}
     fields = [there[name.lower()] for name in keys.names if name.lower() in there]
-    decline(None if tuple(field.declared for field in fields) == keys.types else Reason.SCHEMA_CHANGE)
-    decline(Reason.KEY_DEFAULT if any(field.default is not None for field in fields) else None)
+    decline(None if tuple(field.declared for field in fields) == keys.types else ExtensionReason.SCHEMA_CHANGE)
+    decline(ExtensionReason.KEY_DEFAULT if any(field.default is not None for field in fields) else None)
     return tuple(
         Key(field, may_prune(field.declared, PLAIN, harmless=harmless))
         for field, harmless in zip(fields, keys.harmless, strict=True)

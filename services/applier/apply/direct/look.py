@@ -10,7 +10,7 @@ import psycopg
 
 from services.applier.apply.cursor import fence
 from services.applier.apply.cursor.decide import Cursor
-from services.applier.apply.destination.change import Change
+from services.applier.apply.destination.change import DestinationChange
 from services.applier.apply.destination.table_options import tables_of
 from services.applier.model.task import Target
 from shared.config.catalogs import ResolvedLake
@@ -23,9 +23,9 @@ from shared.lake.connection.attach import is_beside
 from shared.lake.connection.query import Question
 from shared.lake.direct import files, paths, positions
 from shared.lake.direct.catalogs import RivalCommitted
-from shared.lake.direct.eligibility import Reason, state_refusal, statistics_refusal, structure_refusal
+from shared.lake.direct.eligibility import ExtensionReason, state_refusal, statistics_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes, TableKey
-from shared.lake.direct.state import SPELLING, Option, State, lake_option, parse_state, state_question
+from shared.lake.direct.state import SPELLING, Option, TableState, lake_option, parse_state, state_question
 from shared.lake.direct.structure import Structure, parse_structure, structure_question
 from shared.lake.pruning import PLAIN, may_prune
 
@@ -36,17 +36,17 @@ LOOK_TRIES = 3
 class Declined(Error):
     """The extension has to commit, or to answer."""
 
-    def __init__(self, reason: Reason | None) -> None:
+    def __init__(self, reason: ExtensionReason | None) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
 @dataclass(frozen=True)
-class Look:
+class CommitBasis:
     """What a commit rests on. ``folder`` is the table's, with a slash at its end."""
 
     structure: Structure
-    state: State
+    state: TableState
     data_path: str
     folder: str
     files: tuple[positions.OpenFile, ...]
@@ -57,7 +57,9 @@ def key_of(target: Target) -> TableKey:
     return target.lake, data, cursor
 
 
-def look_at(lakes: DirectLakes, lake: DirectLake, target: Target, change: Change | None = None) -> Look:
+def look_at(
+    lakes: DirectLakes, lake: DirectLake, target: Target, change: DestinationChange | None = None
+) -> CommitBasis:
     """``change`` is what is to be committed on it, if anything. TLA: ``LookDirect``."""
     return look_for(
         lakes,
@@ -72,9 +74,9 @@ def look_for(
     lakes: DirectLakes,
     lake: DirectLake,
     target: Target,
-    refusal: Callable[[Structure], Reason | None],
+    refusal: Callable[[Structure], ExtensionReason | None],
     keys: Callable[[Structure], Sequence[positions.Key]],
-) -> Look:
+) -> CommitBasis:
     """``refusal`` says why a table of a structure is left to the extension; of ``keys`` bounds are asked."""
     key = key_of(target)
     for tried in range(LOOK_TRIES):
@@ -107,17 +109,19 @@ def columns_of(lakes: DirectLakes, lake: DirectLake, target: Target) -> tuple[Co
     return tuple(Column(field.name, declared, not_null=field.terms.required) for field, declared in both)
 
 
-def _refusal(structure: Structure, target: Target, change: Change | None) -> Reason | None:
+def _refusal(structure: Structure, target: Target, change: DestinationChange | None) -> ExtensionReason | None:
     """Where columns are followed, the table has those that the source had at its position, or all of them by now."""
     evolution = None if change is None else change.evolution
     if change is None or evolution is None:
         wanted = None if change is None else wanted_columns(change)
         return structure_refusal(structure, wanted, spelled=target.is_spelled)
     known = whose(structure.fields, evolution.then, evolution.now) is not None
-    return structure_refusal(structure, None, spelled=target.is_spelled) or (None if known else Reason.SCHEMA_CHANGE)
+    return structure_refusal(structure, None, spelled=target.is_spelled) or (
+        None if known else ExtensionReason.SCHEMA_CHANGE
+    )
 
 
-def wanted_columns(change: Change) -> list[tuple[str, str]] | None:
+def wanted_columns(change: DestinationChange) -> list[tuple[str, str]] | None:
     """The columns that the table has after the change; None where it brings none."""
     return None if change.reading is None else [(each.name, each.type) for each in change.reading.columns]
 
@@ -133,7 +137,7 @@ def _asked_structure(lake: DirectLake, target: Target) -> Structure:
     said = answer_of(lake, question)
     structure = None if said is None else parse_structure(said)
     if structure is None:
-        raise Declined(Reason.FIRST_COMMIT)
+        raise Declined(ExtensionReason.FIRST_COMMIT)
     return structure
 
 
@@ -143,27 +147,27 @@ def _remembered(lakes: DirectLakes, lake: DirectLake, key: TableKey, asked: Stru
     return structure
 
 
-def decline(reason: Reason | None) -> None:
+def decline(reason: ExtensionReason | None) -> None:
     if reason is not None:
         raise Declined(reason)
 
 
-def keys_of(structure: Structure, change: Change) -> tuple[positions.Key, ...]:
+def keys_of(structure: Structure, change: DestinationChange) -> tuple[positions.Key, ...]:
     """The key columns by which touched rows are looked for. A table's own bounds are believed as those of any lake."""
     reading = change.reading
     if reading is None or not reading.keys or not change.counts.touched:
         return ()
     wanted = named(structure.fields, change.evolution, reading.keys)
-    decline(Reason.SCHEMA_CHANGE if wanted is None else None)
+    decline(ExtensionReason.SCHEMA_CHANGE if wanted is None else None)
     assert wanted is not None  # noqa: S101 - declined
-    decline(Reason.KEY_DEFAULT if any(field.default is not None for field in wanted) else None)
+    decline(ExtensionReason.KEY_DEFAULT if any(field.default is not None for field in wanted) else None)
     return tuple(
         positions.Key(field, may_prune(field.declared, PLAIN, harmless=harmless) and not reading.null_keys)
         for field, harmless in zip(wanted, change.counts.harmless_keys, strict=True)
     )
 
 
-def _state(lake: DirectLake, structure: Structure, keys: Sequence[positions.Key]) -> State | None:
+def _state(lake: DirectLake, structure: Structure, keys: Sequence[positions.Key]) -> TableState | None:
     """None where the catalog no longer has the tables that the structure names."""
     asked = [key.field.id for key in keys]
     question = state_question(lake.catalog.dialect, lake.catalog.prefix, structure, asked)
@@ -183,30 +187,30 @@ def answer_of(lake: DirectLake, question: Question) -> str | None:
         raise
 
 
-def _is_of(structure: Structure, state: State) -> bool:
+def _is_of(structure: Structure, state: TableState) -> bool:
     """Whether the table still has the structure that the worker remembers of it."""
     return state.snapshot.schema_version == structure.schema_version and state.fields == structure.columns
 
 
-def _optional(structure: Structure, state: State) -> frozenset[str]:
+def _optional(structure: Structure, state: TableState) -> frozenset[str]:
     return state.catalog_tables & {structure.inlined_deletes, structure.cursor_inlined_deletes}
 
 
-def _looked(lake: DirectLake, structure: Structure, state: State) -> Look:
+def _looked(lake: DirectLake, structure: Structure, state: TableState) -> CommitBasis:
     """Raises ``Declined`` where the extension has to commit."""
     decline(state_refusal(state))
     decline(statistics_refusal(structure, state))
     data_path = data_path_of(lake.lake, state.options)
     folder = paths.table_folder(data_path, structure.folder)
-    decline(Reason.FOREIGN_FILES if folder is None else None)
+    decline(ExtensionReason.FOREIGN_FILES if folder is None else None)
     assert folder is not None  # noqa: S101 - declined
     opened = []
     for file in state.files:
         path = paths.resolved(folder, file.path, data_path)
         deletes = [paths.resolved(folder, each.path, data_path) for each in file.deletes]
-        decline(Reason.FOREIGN_FILES if path is None or None in deletes else None)
+        decline(ExtensionReason.FOREIGN_FILES if path is None or None in deletes else None)
         opened.append(positions.OpenFile(file, str(path), deletes[0] if deletes else None))
-    return Look(structure, state, data_path, folder, tuple(opened))
+    return CommitBasis(structure, state, data_path, folder, tuple(opened))
 
 
 def data_path_of(lake: ResolvedLake, options: Sequence[Option]) -> str:
@@ -214,11 +218,11 @@ def data_path_of(lake: ResolvedLake, options: Sequence[Option]) -> str:
     said = lake_option(options, "data_path") or ""
     known = lake.data_path is None or paths.root(lake.data_path) == paths.root(said)
     sure = lake.data_path is not None or not lake.untrusted or is_beside(said, lake)
-    decline(None if said and known and sure and ("://" in said or said.startswith("/")) else Reason.DATA_PATH)
+    decline(None if said and known and sure and ("://" in said or said.startswith("/")) else ExtensionReason.DATA_PATH)
     return paths.root(said)
 
 
-def cursor_of(state: State, target: Target) -> Cursor:
+def cursor_of(state: TableState, target: Target) -> Cursor:
     row = state.cursors[0]
     said = row.values
     stored = Cursor(

@@ -19,7 +19,7 @@ ROW = "viaduck_row"
 
 
 @dataclass(frozen=True)
-class Content:
+class ContentDigest:
     """``digest``: exclusive or, and sum, of the rows' 64-bit hashes."""
 
     rows: int
@@ -31,7 +31,7 @@ class Shown:
     """What a destination's table showed before an upkeep, by snapshot. ``head`` was the lake's newest one."""
 
     head: int
-    contents: dict[int, Content]
+    contents: dict[int, ContentDigest]
 
 
 def shown(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> Shown:
@@ -53,7 +53,7 @@ def require_unchanged(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Ta
         _require(target, before.contents[before.head], content(con, lake, target, head), f"snapshot {head}, the head,")
 
 
-def content(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, snapshot: int) -> Content:
+def content(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, snapshot: int) -> ContentDigest:
     """Reads all rows. The table's name is held against the catalog in the transaction that reads."""
     table = table_path(lake.alias, target.destination)
     lake.begin(con)
@@ -65,7 +65,7 @@ def content(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target, snap
         ).fetchall()[0]
     finally:
         con.execute("ROLLBACK")
-    return Content(int(rows), (int(both), int(total)))
+    return ContentDigest(int(rows), (int(both), int(total)))
 
 
 def _changed_by_others(lake: OpenLake, target: Target, snapshots: Range) -> bool:
@@ -80,7 +80,7 @@ def _is_ours(lake: OpenLake, snapshot: int) -> bool:
     return '"kind": "maintenance"' in (lake.catalog.stamp_at(snapshot) or "")
 
 
-def _require(target: Target, expected: Content, found: Content, where: str) -> None:
+def _require(target: Target, expected: ContentDigest, found: ContentDigest, where: str) -> None:
     if found == expected:
         return
     what = f"{expected.rows} rows before and {found.rows} after" if found.rows != expected.rows else "other values"

@@ -16,7 +16,7 @@ from shared.contracts.messages import ItemKind
 from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog.reader import CatalogReader, TableInfo
 from shared.lake.columns.evolution import NotFollowed
-from shared.lake.columns.followed import Evolution, evolution, not_followed, terms_are_due
+from shared.lake.columns.followed import ColumnEvolution, evolution, not_followed, terms_are_due
 from shared.lake.columns.history import Field
 from shared.lake.columns.identity import Identifying
 from shared.lake.columns.terms import NO_COMMENTS, Described
@@ -25,7 +25,7 @@ from shared.lake.routing_value import not_routed
 Targets = Sequence[tuple[int, Target]]
 """By their numbers in a reading."""
 
-Since = Callable[[int, int, EvolutionPolicy], Evolution | None]
+Since = Callable[[int, int, EvolutionPolicy], ColumnEvolution | None]
 """What became of the source's columns from one snapshot to another: computed once for all who stand at the same."""
 
 
@@ -97,7 +97,7 @@ def _plain(con: duckdb.DuckDBPyConnection, fields: tuple[Field, ...]) -> tuple[F
     )
 
 
-def _evolution_of(target: Target, reading: Reading, since: Since) -> Evolution | None:
+def _evolution_of(target: Target, reading: Reading, since: Since) -> ColumnEvolution | None:
     """What became of the source's columns since the destination's position; None for nothing. Raises ``schema_change``
     where they are not followed.
 

@@ -17,7 +17,7 @@ import duckdb
 
 from services.applier.apply.source.columns import carry_terms, follow_columns, name_at, require_routed
 from services.applier.apply.source.identity import refusal
-from services.applier.apply.source.reading import Counts, Reading
+from services.applier.apply.source.reading import ChangeCounts, Reading
 from services.applier.apply.source.refusals import behind, end_expired, expired, expired_start, require_insertions
 from services.applier.apply.source.row_counts import count_rows, count_touched
 from services.applier.apply.source.unsupported_values import require_carried_names
@@ -111,7 +111,7 @@ class Feed:
         """No row: only the table's identity and columns at ``through``."""
         self._require_end(through)
         reading = self._begin(targets, through, only_inserts=False)
-        reading.counts = {number: Counts() for number, _ in targets}
+        reading.counts = {number: ChangeCounts() for number, _ in targets}
         return reading
 
     def _seed(self, targets: Sequence[tuple[int, Target]], head: int) -> Reading:
@@ -274,7 +274,7 @@ class Feed:
             [numbers, values],
         )
         for number, _ in targets:
-            reading.counts[number] = Counts()
+            reading.counts[number] = ChangeCounts()
         uncast = self._con.execute(f"SELECT d FROM {reading.memory('targets')} WHERE r IS NULL").fetchall()
         for (number,) in uncast:
             value = next(t.destination.routing_value for n, t in targets if n == number)

@@ -41,7 +41,7 @@ def sorted_parcels(rows: pa.Table) -> Parcels | None:
     return Parcels(rows, numbers)
 
 
-class Fetched:
+class FetchedParcels:
     """Parcels of a reading by the name of its table; thread-safe, and each is fetched once."""
 
     def __init__(self) -> None:

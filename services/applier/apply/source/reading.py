@@ -11,23 +11,23 @@ from datetime import datetime
 
 import duckdb
 
-from services.applier.apply.source.parcels import Fetched
+from services.applier.apply.source.parcels import FetchedParcels
 from services.applier.model.task import RecordCounts
 from shared.contracts.errors import DestinationError, ViaduckError
 from shared.contracts.positions import UNSPELLED
 from shared.lake.catalog.arrangement import Arrangement
 from shared.lake.catalog.reader import Column, TableInfo
-from shared.lake.columns.followed import Evolution
+from shared.lake.columns.followed import ColumnEvolution
 from shared.lake.columns.terms import Comments, Described
 from shared.lake.connection.engine import release
-from shared.lake.pruning import PLAIN, Layout, comparison, may_prune
+from shared.lake.pruning import PLAIN, FileLayout, comparison, may_prune
 from shared.lake.sql import ident, path
 
 _numbers = itertools.count(1)
 
 
 @dataclass
-class Counts:
+class ChangeCounts:
     """Rows of one destination's net change; ``matched`` of the upserts have a key that the range also took away.
 
     ``harmless_keys`` tells for each key column whether all that is touched means itself in any query.
@@ -71,11 +71,11 @@ class Reading:
     routing: str
     keys: tuple[str, ...]
     """The names that routing column and key columns have at ``through``."""
-    layout: Layout = PLAIN
+    layout: FileLayout = PLAIN
     number: int = field(default_factory=lambda: next(_numbers))
-    counts: dict[int, Counts] = field(default_factory=dict)
+    counts: dict[int, ChangeCounts] = field(default_factory=dict)
     refused: dict[int, ViaduckError] = field(default_factory=dict)
-    evolutions: dict[int, Evolution] = field(default_factory=dict)
+    evolutions: dict[int, ColumnEvolution] = field(default_factory=dict)
     """What has become of the source's columns since each destination's position, where something has."""
     described: Described | None = None
     """What the source's columns ask of rows to come and say of themselves; None of a topic."""
@@ -105,7 +105,7 @@ class Reading:
     rows_read: int = 0
     routing_mutations: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    fetched: Fetched = field(default_factory=Fetched)
+    fetched: FetchedParcels = field(default_factory=FetchedParcels)
 
     def __post_init__(self) -> None:
         taken = {column.name.lower() for column in self.columns}
@@ -126,7 +126,7 @@ class Reading:
         return next(column.type for column in self.columns if column.name.lower() == name.lower())
 
     def same_keys(
-        self, left: str, right: str, layout: Layout, harmless: Sequence[bool], named: Sequence[str] | None = None
+        self, left: str, right: str, layout: FileLayout, harmless: Sequence[bool], named: Sequence[str] | None = None
     ) -> str:
         """The join of a lake's rows ``left`` with touched keys ``right``; ``layout`` is that of the lake's table, in
         which the key columns may be ``named`` otherwise."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.applier.apply.source.reading import Counts, Reading, key_not_unique
+from services.applier.apply.source.reading import ChangeCounts, Reading, key_not_unique
 from services.applier.apply.source.unsupported_values import find_uncarried, has_uncarried
 from shared.lake.pruning import TEXT, is_harmless
 from shared.lake.sql import ident
@@ -59,12 +59,12 @@ def find_duplicates(reading: Reading) -> None:
         reading.refused[number] = key_not_unique(reading.keys, key, times, reading.through)
 
 
-def matched_rows(counts: Counts, deleted: int) -> int:
+def matched_rows(counts: ChangeCounts, deleted: int) -> int:
     """Upserts that replaced a row: exact where the net change holds only upserts, else by what the range took away."""
     return deleted if counts.touched == counts.upserts else min(counts.matched, deleted)
 
 
-def came_and_went(counts: Counts, deleted: int) -> int:
+def came_and_went(counts: ChangeCounts, deleted: int) -> int:
     """Touched keys that were there neither before nor after: changes that cancelled each other."""
     gone = max(0, deleted - matched_rows(counts, deleted))
     return max(0, counts.touched - counts.upserts - gone)

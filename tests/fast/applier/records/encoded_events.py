@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 from services.applier.records.record_format import KeyFormat, ValueFormat
-from shared.kafka.schema_registry import Schema
+from shared.kafka.schema_registry import RegisteredSchema
 from tests.fast.applier.records.test_avro import Schemas, encoded, wire
 
 KEY, EVENT = 1, 2
@@ -110,7 +110,7 @@ def _protobuf_schemas() -> Schemas:
     found = Schemas()
     for number, name in ((KEY, "Key"), (EVENT, "Envelope")):
         text = base64.b64encode(_protobuf_file(name).SerializeToString()).decode()
-        found.by_id[number] = Schema("PROTOBUF", text)
+        found.by_id[number] = RegisteredSchema("PROTOBUF", text)
     return found
 
 

@@ -19,7 +19,7 @@ from services.applier.records.avro import avro_decoder
 from services.applier.records.decoder import Undecodable, UnusableSchema
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, ValueFormat
 from shared.contracts.errors import SourceError
-from shared.kafka.schema_registry import Schema
+from shared.kafka.schema_registry import RegisteredSchema
 from tests.fast.applier.records.records import BARE, Table
 
 AVRO = replace(BARE, value=ValueFormat.AVRO)
@@ -30,10 +30,10 @@ class Schemas:
     """Those of a registry, by their ids."""
 
     def __init__(self, *texts: Any, kind: str = "AVRO") -> None:
-        self.by_id = {number: Schema(kind, json.dumps(text)) for number, text in enumerate(texts, 1)}
+        self.by_id = {number: RegisteredSchema(kind, json.dumps(text)) for number, text in enumerate(texts, 1)}
         self.asked: list[int] = []
 
-    def schema(self, number: int) -> Schema | None:
+    def schema(self, number: int) -> RegisteredSchema | None:
         self.asked.append(number)
         return self.by_id.get(number)
 
@@ -228,7 +228,7 @@ def test_each_schema_is_asked_for_once_a_batch(con: duckdb.DuckDBPyConnection) -
 @pytest.mark.parametrize("number", [b"\x01", b"\x03", b"\x04", b"\x80\x01"])
 def test_a_number_that_no_symbol_has_is_undecodable(number: bytes) -> None:
     enum = {"type": "enum", "name": "e", "symbols": ["A", "B"]}
-    decoder = avro_decoder(Schema("AVRO", json.dumps({"type": enum, "logicalType": "date"})))
+    decoder = avro_decoder(RegisteredSchema("AVRO", json.dumps({"type": enum, "logicalType": "date"})))
     assert [decoder.decode(each) for each in (b"\x00", b"\x02")] == ["A", "B"]
     with pytest.raises(Undecodable):
         decoder.decode(number)
@@ -236,7 +236,7 @@ def test_a_number_that_no_symbol_has_is_undecodable(number: bytes) -> None:
 
 def test_a_registry_that_does_not_answer_rejects_no_record(con: duckdb.DuckDBPyConnection) -> None:
     class Down:
-        def schema(self, number: int) -> Schema | None:
+        def schema(self, number: int) -> RegisteredSchema | None:
             raise SourceError("source_unreachable", f"no {number}")
 
     with pytest.raises(SourceError):
@@ -302,7 +302,7 @@ def test_json_behind_the_header_of_a_registry_is_json(con: duckdb.DuckDBPyConnec
 )  # fmt: skip
 def test_what_is_no_schema_is_unusable(text: str) -> None:
     with pytest.raises(UnusableSchema):
-        avro_decoder(Schema("AVRO", text))
+        avro_decoder(RegisteredSchema("AVRO", text))
 
 
 def test_named_types_are_found_by_their_spaces_and_in_references() -> None:
@@ -314,7 +314,7 @@ def test_named_types_are_found_by_their_spaces_and_in_references() -> None:
             {"name": "again", "type": "Kind"},
         ],
     }  # fmt: skip
-    decoder = avro_decoder(Schema("AVRO", json.dumps(whole), (("Address", json.dumps(address)),)))
+    decoder = avro_decoder(RegisteredSchema("AVRO", json.dumps(whole), (("Address", json.dumps(address)),)))
     assert decoder.decode(b"\x02\x04\x00\x00") == {"home": {"x": 1}, "work": {"x": 2}, "kind": "K", "again": "K"}
     with pytest.raises(Undecodable, match="left over"):
         decoder.decode(b"\x02\x04\x00\x00\x00")

@@ -11,38 +11,38 @@ import pytest
 
 from services.applier.records.examination import INITIALS
 from services.applier.records.record_format import DeclaredColumn, RecordFormat
-from services.applier.records.rejection import Reason
+from services.applier.records.rejection import RejectionReason
 from shared.config.substituted_words import SUBSTITUTED
 from tests.fast.applier.records.records import BARE, Table, batch_from
 
 DEEP = 1_000
 
-REJECTED: list[tuple[str, Any, Reason]] = [
-    ("nothing", b"", Reason.NOT_JSON),
-    ("spaces", b"  ", Reason.NOT_JSON),
-    ("a word", b"nope", Reason.NOT_JSON),
-    ("half an object", b'{"a": 1', Reason.NOT_JSON),
-    ("two objects", b'{"a": 1}{"a": 2}', Reason.NOT_JSON),
-    ("a byte order mark", b'\xef\xbb\xbf{"a": 1}', Reason.NOT_JSON),
-    ("UTF-16", '{"a": 1}'.encode("utf-16"), Reason.INVALID_UTF8),
-    ("a NUL", b'{"a": "\x00"}', Reason.NOT_JSON),
-    ("invalid UTF-8", b'{"a": "\xff"}', Reason.INVALID_UTF8),
-    ("half a surrogate pair", b'{"a": "\\ud800"}', Reason.NOT_JSON),
-    ("NaN", b'{"a": NaN}', Reason.NOT_JSON),
-    ("nan within", b'{"new": [{"b": nan}]}', Reason.NOT_JSON),
-    ("-Infinity", b'{"a": -Infinity}', Reason.NOT_JSON),
-    ("inf in a JSON column", b'{"list": [1, inf]}', Reason.NOT_JSON),
-    ("one name twice", b'{"a": 1, "b": 3, "a": 2}', Reason.DUPLICATE_FIELD),
-    ("one name twice, escaped", b'{"a": 1, "\\u0061": 2}', Reason.DUPLICATE_FIELD),
-    ("an array", b'[{"a": 1}]', Reason.NOT_OBJECT),
-    ("a text", b'"a"', Reason.NOT_OBJECT),
-    ("a number", b"1", Reason.NOT_OBJECT),
-    ("the word null", b"null", Reason.NOT_OBJECT),
+REJECTED: list[tuple[str, Any, RejectionReason]] = [
+    ("nothing", b"", RejectionReason.NOT_JSON),
+    ("spaces", b"  ", RejectionReason.NOT_JSON),
+    ("a word", b"nope", RejectionReason.NOT_JSON),
+    ("half an object", b'{"a": 1', RejectionReason.NOT_JSON),
+    ("two objects", b'{"a": 1}{"a": 2}', RejectionReason.NOT_JSON),
+    ("a byte order mark", b'\xef\xbb\xbf{"a": 1}', RejectionReason.NOT_JSON),
+    ("UTF-16", '{"a": 1}'.encode("utf-16"), RejectionReason.INVALID_UTF8),
+    ("a NUL", b'{"a": "\x00"}', RejectionReason.NOT_JSON),
+    ("invalid UTF-8", b'{"a": "\xff"}', RejectionReason.INVALID_UTF8),
+    ("half a surrogate pair", b'{"a": "\\ud800"}', RejectionReason.NOT_JSON),
+    ("NaN", b'{"a": NaN}', RejectionReason.NOT_JSON),
+    ("nan within", b'{"new": [{"b": nan}]}', RejectionReason.NOT_JSON),
+    ("-Infinity", b'{"a": -Infinity}', RejectionReason.NOT_JSON),
+    ("inf in a JSON column", b'{"list": [1, inf]}', RejectionReason.NOT_JSON),
+    ("one name twice", b'{"a": 1, "b": 3, "a": 2}', RejectionReason.DUPLICATE_FIELD),
+    ("one name twice, escaped", b'{"a": 1, "\\u0061": 2}', RejectionReason.DUPLICATE_FIELD),
+    ("an array", b'[{"a": 1}]', RejectionReason.NOT_OBJECT),
+    ("a text", b'"a"', RejectionReason.NOT_OBJECT),
+    ("a number", b"1", RejectionReason.NOT_OBJECT),
+    ("the word null", b"null", RejectionReason.NOT_OBJECT),
 ]
 
 
 @pytest.mark.parametrize(("value", "reason"), [each[1:] for each in REJECTED], ids=[each[0] for each in REJECTED])
-def test_a_record_that_is_no_object_is_rejected_as_it_is(table: Table, value: bytes, reason: Reason) -> None:
+def test_a_record_that_is_no_object_is_rejected_as_it_is(table: Table, value: bytes, reason: RejectionReason) -> None:
     table.take([{"a": 0, "list": [0]}])
     rows = table.take([{"a": 1}, value, {"a": 2}], keys=[b"k0", b"\xffk1", b"k2"], first_offset=7)
     assert [row["a"] for row in rows] == [1, 2]

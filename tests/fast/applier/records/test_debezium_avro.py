@@ -15,7 +15,7 @@ import pytest
 from services.applier.records.parsed_records import PLACE_COLUMN
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, Metadata, ValueFormat
 from shared.contracts.errors import DestinationError, SourceError
-from shared.kafka.schema_registry import Schema
+from shared.kafka.schema_registry import RegisteredSchema
 from tests.fast.applier.records.encoded_events import ENCODINGS, EVENT, FIELDS, KEY, envelope, in_avro, key_schema
 from tests.fast.applier.records.records import Table
 from tests.fast.applier.records.test_avro import Schemas, encoded, record, wire
@@ -56,7 +56,7 @@ def test_events_become_rows_and_deletes(events: Table) -> None:
 def test_a_tombstone_deletes_by_its_key_alone(events: Table) -> None:
     other = record(("other", "long"))
     schemas = HOW.schemas()
-    schemas.by_id[7] = Schema("AVRO", json.dumps(other))
+    schemas.by_id[7] = RegisteredSchema("AVRO", json.dumps(other))
     keys = [HOW.write_key(key_of(1)), wire(7, encoded(other, {"other": 1})), b"plain", wire(9, b"\x02"), None]
     assert take(events, *[None] * 5, keys=keys, schemas=schemas) == []
     assert [each["id"] for each in events.touched or ()] == [1]
@@ -229,7 +229,7 @@ WRAPPED = record(("payload", record(("op", "string"), ("after", ["null", FLAT]),
 def test_what_is_no_event_is_rejected(events: Table, schema: Any, value: Any) -> None:
     """An event within ``payload`` is JSON's own; a ``payload`` of null would be a tombstone there."""
     schemas = HOW.schemas()
-    schemas.by_id[7] = Schema("AVRO", json.dumps(schema))
+    schemas.by_id[7] = RegisteredSchema("AVRO", json.dumps(schema))
     rows = take(events, wire(7, encoded(schema, value)), event("c", {"id": 5}), schemas=schemas)
     assert (rows, events.reasons) == ([{"id": 5}], {0: "not_event"})
 
@@ -247,7 +247,7 @@ def test_what_is_no_event_is_rejected(events: Table, schema: Any, value: Any) ->
 )
 def test_what_is_not_in_avro_is_rejected_alone(events: Table, value: bytes, reason: str) -> None:
     schemas = HOW.schemas()
-    schemas.by_id[8] = Schema("PROTOBUF", "")
+    schemas.by_id[8] = RegisteredSchema("PROTOBUF", "")
     assert take(events, value, event("c", {"id": 5}), schemas=schemas) == [{"id": 5}]
     assert events.reasons == {0: reason}
     assert events.last.rejected[0].value == value
@@ -260,7 +260,7 @@ def test_a_truncate_is_never_taken_for_an_event_of_a_key(events: Table) -> None:
 
 def test_a_registry_that_does_not_answer_rejects_no_event(events: Table) -> None:
     class Down:
-        def schema(self, number: int) -> Schema | None:
+        def schema(self, number: int) -> RegisteredSchema | None:
             raise SourceError("source_unreachable", f"no {number}")
 
     with pytest.raises(SourceError):
@@ -271,7 +271,7 @@ def test_rows_follow_a_schema_that_changes(events: Table) -> None:
     """Of an older schema a row lacks the field, of a newer one it has the column."""
     newer = envelope({**FIELDS, "at": named("long", f"{DEBEZIUM}MicroTimestamp")})
     schemas = HOW.schemas()
-    schemas.by_id[3] = Schema("AVRO", json.dumps(newer))
+    schemas.by_id[3] = RegisteredSchema("AVRO", json.dumps(newer))
     second = wire(3, encoded(newer, in_avro(event("c", {"id": 2, "at": 0}))))
     rows = take(events, event("c", {"id": 1, "n": 1}), second, schemas=schemas)
     assert rows == [{"id": 1, "n": 1}, {"id": 2, "at": datetime(1970, 1, 1)}]

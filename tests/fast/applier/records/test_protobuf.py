@@ -16,7 +16,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 from services.applier.records.decoder import UnusableSchema
 from services.applier.records.protobuf import protobuf_decoder
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, ValueFormat
-from shared.kafka.schema_registry import Schema
+from shared.kafka.schema_registry import RegisteredSchema
 from tests.fast.applier.records.records import BARE, Table
 from tests.fast.applier.records.test_avro import Schemas, wire
 
@@ -70,7 +70,7 @@ def in_base64(file: Any) -> str:
 
 def schemas(kind: str = "PROTOBUF") -> Schemas:
     found = Schemas()
-    found.by_id[1] = Schema(kind, in_base64(described()), (("address.proto", in_base64(address())),))
+    found.by_id[1] = RegisteredSchema(kind, in_base64(described()), (("address.proto", in_base64(address())),))
     return found
 
 
@@ -179,13 +179,13 @@ def test_bytes_that_are_no_message_are_rejected_alone(con: duckdb.DuckDBPyConnec
 @pytest.mark.parametrize(
     "schema",
     [
-        Schema("AVRO", in_base64(described())),
-        Schema("PROTOBUF", 'syntax = "proto3";'),
-        Schema("PROTOBUF", "AAAA"),
-        Schema("PROTOBUF", in_base64(described())),
+        RegisteredSchema("AVRO", in_base64(described())),
+        RegisteredSchema("PROTOBUF", 'syntax = "proto3";'),
+        RegisteredSchema("PROTOBUF", "AAAA"),
+        RegisteredSchema("PROTOBUF", in_base64(described())),
     ],
     ids=["kind", "text", "bytes", "reference"],
 )
-def test_what_is_no_descriptor_is_unusable(schema: Schema) -> None:
+def test_what_is_no_descriptor_is_unusable(schema: RegisteredSchema) -> None:
     with pytest.raises(UnusableSchema):
         protobuf_decoder(schema)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from services.applier.records.record_batch import batch_of, beside, together
-from services.applier.records.rejection import Reason, rejected
+from services.applier.records.rejection import RejectionReason, rejected
 
 
 @dataclass
@@ -74,7 +74,7 @@ def test_values_keys_and_headers_are_the_size_of_records(
 
 
 def test_a_rejected_record_is_told_as_it_was_read() -> None:
-    found = [rejected(batch_of(MESSAGES), place, Reason.NOT_JSON) for place in range(2)]
+    found = [rejected(batch_of(MESSAGES), place, RejectionReason.NOT_JSON) for place in range(2)]
     assert [(each.key, each.value) for each in found] == [(None, b"\x00\xff"), (b"", None)]
     assert [each.headers for each in found] == [None, [("a", b"\xff"), ("a", None)]]
     assert [each.text for each in found] == ["the value is not JSON"] * 2

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from services.applier.model.task import Target, TargetResult
-from services.applier.worker.in_flight import SPINS_TIMES, Doing, InFlight, crowded_out, unanswered
+from services.applier.worker.in_flight import SPINS_TIMES, Doing, TargetsInFlight, crowded_out, unanswered
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import POLICY, Action
 from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeRef, SeedMode, WorkItem
@@ -36,8 +36,8 @@ class Watch:
             self.bytes += self.rate
         return self.bytes
 
-    def begin(self) -> InFlight:
-        return InFlight(lambda: self.wall, self.used, LOOK_AFTER_S, self.moved)
+    def begin(self) -> TargetsInFlight:
+        return TargetsInFlight(lambda: self.wall, self.used, LOOK_AFTER_S, self.moved)
 
 
 def target(catalog: str = "postgres:dbname=x") -> Target:
@@ -55,24 +55,24 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def in_flight(watch: Watch) -> InFlight:
+def in_flight(watch: Watch) -> TargetsInFlight:
     return watch.begin()
 
 
-def begin(in_flight: InFlight, number: int = 0) -> Doing:
+def begin(in_flight: TargetsInFlight, number: int = 0) -> Doing:
     doing: Future[TargetResult | None] = Future()
     in_flight.begin(doing, (number, target()))
     return doing
 
 
-def seconds_until_stalled(in_flight: InFlight, watch: Watch) -> float:
+def seconds_until_stalled(in_flight: TargetsInFlight, watch: Watch) -> float:
     began = watch.wall
     while not in_flight.has_stalled(STALL_S, DEADLINE_S):
         assert in_flight.wait() == []
     return watch.wall - began
 
 
-def test_who_waits_while_nothing_is_done_takes_nobodys_place(in_flight: InFlight) -> None:
+def test_who_waits_while_nothing_is_done_takes_nobodys_place(in_flight: TargetsInFlight) -> None:
     stuck, other = begin(in_flight, 0), begin(in_flight, 1)
     assert in_flight.silent == 0
     assert in_flight.wait() == []
@@ -85,7 +85,7 @@ def test_who_waits_while_nothing_is_done_takes_nobodys_place(in_flight: InFlight
     assert (in_flight.silent, len(in_flight)) == (0, 0)
 
 
-def test_who_is_at_work_keeps_its_place(in_flight: InFlight, watch: Watch) -> None:
+def test_who_is_at_work_keeps_its_place(in_flight: TargetsInFlight, watch: Watch) -> None:
     watch.share = 0.9
     begin(in_flight)
     assert in_flight.wait() == []
@@ -126,7 +126,7 @@ def test_who_spun_and_then_moves_bytes_is_at_work_again(watch: Watch) -> None:
     assert seconds_until_stalled(in_flight, watch) == pytest.approx(DEADLINE_S - spun_s, abs=1.0)
 
 
-def test_one_that_stalls_has_done_so_since_it_was_begun(in_flight: InFlight, watch: Watch) -> None:
+def test_one_that_stalls_has_done_so_since_it_was_begun(in_flight: TargetsInFlight, watch: Watch) -> None:
     """Others that came back meanwhile make it wait no longer."""
     begin(in_flight, 0)
     while watch.wall < STALL_S:

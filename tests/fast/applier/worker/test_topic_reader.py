@@ -16,7 +16,7 @@ from services.applier.apply.destination.foreign_keys import KeysOfRange
 from services.applier.model.task import SourceTopic, Target
 from services.applier.records.parse import RecordParser
 from services.applier.records.record_format import DeclaredColumn, Metadata, RecordFormat
-from services.applier.records.rejection import Rejected
+from services.applier.records.rejection import Rejection
 from services.applier.worker import topic_reader
 from services.applier.worker.topic_clients import BrokerClients
 from services.applier.worker.topic_reader import TopicReader
@@ -27,7 +27,7 @@ from shared.contracts.messages import DesiredState, Destination, ItemKind, LakeR
 from shared.contracts.positions import Vector
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_log import TopicIdentity
-from shared.kafka.topic_records import Bounds, Reached
+from shared.kafka.topic_records import Bounds, ReadingProgress
 from shared.lake.catalog.reader import Column
 
 SETTINGS = KafkaSettings("nowhere:1")
@@ -78,14 +78,14 @@ class FakeClients:
 
     def read(
         self, begin: Vector, end: Vector, bounds: Bounds, silence_s: float, take: Callable[[Sequence[Any]], None]
-    ) -> Reached:
+    ) -> ReadingProgress:
         first, last = begin.by_partition.get(0, 0), end.by_partition[0]
         self.reads.append(f"{first}-{last}")
         found = [message(each, self.texts[each]) for each in range(first, last)]
         take(found)
-        return Reached(end.by_partition, len(found), 100)
+        return ReadingProgress(end.by_partition, len(found), 100)
 
-    def deliver_once(self, topic_id: str, topic: str, records: Sequence[Rejected]) -> None:
+    def deliver_once(self, topic_id: str, topic: str, records: Sequence[Rejection]) -> None:
         assert (topic_id, topic) == ("topic id", "events")
         if self.refuses is not None:
             raise self.refuses

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from services.applier.worker.turn import TURN_S, Turn
+from services.applier.worker.turn import TURN_S, TaskTurn
 
 
 class Clock:
@@ -32,7 +32,7 @@ def test_a_turn_is_over_after_its_time_or_after_as_long_as_was_read_unless_littl
     elsewhere_s: float, read_s: float, done: int, *, is_late: bool
 ) -> None:
     clock = Clock()
-    turn = Turn(clock)
+    turn = TaskTurn(clock)
     clock.now_s += elsewhere_s / 2
     for _ in range(2):
         with turn.reading():
@@ -43,7 +43,7 @@ def test_a_turn_is_over_after_its_time_or_after_as_long_as_was_read_unless_littl
 
 def test_a_reading_that_fails_took_its_time_too() -> None:
     clock = Clock()
-    turn = Turn(clock)
+    turn = TaskTurn(clock)
     with suppress(KeyError), turn.reading():
         clock.now_s += 2 * TURN_S
         raise KeyError

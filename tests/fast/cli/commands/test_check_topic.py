@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from services.applier.worker.topic_sample import MOST, Sample, span
+from services.applier.worker.topic_sample import MOST, TopicSample, span
 from services.cli.commands.check_topic import faults_of_start, layouts_that_wait, registry_answer, routed_of, said_of
-from services.cli.output.findings import MOST_COLUMNS, Finding, show
+from services.cli.output.findings import MOST_COLUMNS, CheckFinding, show
 from shared.config.model import Config, TopicSource
 from shared.contracts.positions import Vector
 from tests.fast.control.files import config
@@ -19,10 +19,10 @@ from tests.servers.registry import running_registry
 
 
 def test_a_sample_is_told_in_one_sentence() -> None:
-    assert said_of(Sample(0, 0, 0, (), {}, "", {})) == "no record yet; these columns come first"
-    assert said_of(Sample(3, 3, 0, (), {}, "", {})) == "of the newest 3 records 3 would be rows"
+    assert said_of(TopicSample(0, 0, 0, (), {}, "", {})) == "no record yet; these columns come first"
+    assert said_of(TopicSample(3, 3, 0, (), {}, "", {})) == "of the newest 3 records 3 would be rows"
     rejected = dict.fromkeys("abcdef", 1) | {"not_json": 2}
-    said = said_of(Sample(12, 3, 1, (), rejected, "offset 1 of partition 0: why", {"": 1, "amount": 2}))
+    said = said_of(TopicSample(12, 3, 1, (), rejected, "offset 1 of partition 0: why", {"": 1, "amount": 2}))
     assert said == (
         "of the newest 12 records 3 would be rows, 1 would delete their key,"
         " 8 would be rejected (not_json: 2, a: 1, b: 1, c: 1, d: 1, …),"
@@ -46,14 +46,14 @@ def test_nothing_is_read_of_an_empty_topic() -> None:
 
 def test_a_wide_table_is_cut_and_names_can_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     columns = (("\x1b[2J", "BIGINT"), *((f"c{number}", "BIGINT") for number in range(MOST_COLUMNS + 1)))
-    show([Finding("sample", True, "", columns=columns)])
+    show([CheckFinding("sample", True, "", columns=columns)])
     said = capsys.readouterr().out
     assert "\x1b[2J" not in said
     assert "… and 2 more columns" in said
 
 
 def test_of_a_topic_that_is_routed_it_is_counted_what_goes_where_and_no_value_is_shown() -> None:
-    found = Sample(9, 9, 0, (), {}, "", {}, {"acme": 4, "hooli": 2, "secret": 1}, unrouted=2)
+    found = TopicSample(9, 9, 0, (), {}, "", {}, {"acme": 4, "hooli": 2, "secret": 1}, unrouted=2)
     said = routed_of(found, frozenset({"acme", "globex"}))
     assert said == "; 4 go to the file's destinations, 3 are of 2 values that none of them has, 2 have none"
 

@@ -13,14 +13,14 @@ from services.cli.expire.plan import Hold, Plan, batches, first_hold
 from services.cli.main import app
 from services.cli.verify.comparison import Past
 from shared.contracts.upkeep import duration_s
-from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot, Retained
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPAN = Retained("a lake", 120, START, 9_000, START + timedelta(days=2))
 
 
-def snapshots(*ids: int) -> list[Snapshot]:
-    return [Snapshot(each, START + timedelta(seconds=each)) for each in ids]
+def snapshots(*ids: int) -> list[LakeSnapshot]:
+    return [LakeSnapshot(each, START + timedelta(seconds=each)) for each in ids]
 
 
 def test_the_oldest_hold_decides_and_the_head_is_always_one() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from services.cli.main import _fail
 from services.cli.output.sanitize import legible, legible_lines
-from services.cli.up.progress import Progress
+from services.cli.up.progress import ProgressDisplay
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_message_keeps_its_lines() -> None:
 
 
 def test_the_outcome_of_a_run_steers_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    Progress().say("a is parked: \x1b[2J")
+    ProgressDisplay().say("a is parked: \x1b[2J")
     assert capsys.readouterr().err == "a is parked: \\x1b[2J\n"
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from services.cli.output.findings import Finding as Checked
+from services.cli.output.findings import CheckFinding as Checked
 from services.cli.output.findings import show as show_findings
 from services.cli.output.listing import show_list
 from services.cli.output.status_table import list_all, show_one, table_of
 from services.cli.runtime.console import console
-from services.cli.verify.comparison import Finding, Verdict
+from services.cli.verify.comparison import ComparisonResult, Verdict
 from services.cli.verify.report import Report
 from shared.contracts.messages import Problem
 from tests.fast.cli.fake_control import status
@@ -55,7 +55,7 @@ def test_lists_details_and_checks_are_whole_in_a_pipe_too(capsys: pytest.Capture
 
 def test_verify_names_every_destination_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem(type="access_denied", message=REASON, hint="grant it", retryable=False)
-    Report("p", [Verdict(LONG, Finding.FAILED, problem=problem)], {}, 1.0).print(console())
+    Report("p", [Verdict(LONG, ComparisonResult.FAILED, problem=problem)], {}, 1.0).print(console())
     said = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in said if line.strip().startswith(f"{LONG} ")] == ["failed"]
     assert f"{LONG}: failed: {REASON}" in said

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.cli.up.outcome import GRACE_S, ProgressSummary, Verdict, reasons
+from services.cli.up.outcome import GRACE_S, ExitVerdict, ProgressSummary, reasons
 
 PROBLEM = {"type": "access_denied", "message": "no", "hint": "grant", "retryable": False, "since": "…"}
 
@@ -18,7 +18,7 @@ def tally(
 
 
 def code(*tallies: ProgressSummary, now: float = 0.0) -> int | None:
-    verdict = Verdict()
+    verdict = ExitVerdict()
     return [verdict.code(each, now) for each in tallies][-1]
 
 
@@ -65,7 +65,7 @@ def test_nothing_is_decided_before_control_knows_every_destination_of_the_file()
 
 
 def test_a_source_that_never_rests_does_not_keep_it_from_ending() -> None:
-    verdict = Verdict()
+    verdict = ExitVerdict()
     busy = tally(dest("a"), settled=False)
     assert verdict.code(busy, 0.0) is None
     assert verdict.code(busy, GRACE_S - 1) is None

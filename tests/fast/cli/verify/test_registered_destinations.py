@@ -13,7 +13,7 @@ import pytest
 import yaml
 from sqlalchemy import insert
 
-from services.cli.verify.registered_destinations import Known, everything
+from services.cli.verify.registered_destinations import KnownPipelines, everything
 from services.control.store.database import Database
 from services.control.store.tables import destinations, documents, pipelines
 from shared.config.deployment import load_all
@@ -52,7 +52,7 @@ def control() -> Iterator[FakeControl]:
         yield control
 
 
-def known(folder: Path, port: int = 1, **sections: Any) -> Known:
+def known(folder: Path, port: int = 1, **sections: Any) -> KnownPipelines:
     document: dict[str, Any] = {
         "pipeline": "events",
         "source": {"catalog": "sqlite:source.sqlite", "table": "events"},
@@ -66,7 +66,7 @@ def known(folder: Path, port: int = 1, **sections: Any) -> Known:
     return everything(load_all([folder / "viaduck.yaml"], ENVIRON), ENVIRON)
 
 
-def ids(found: Known) -> dict[str, list[str]]:
+def ids(found: KnownPipelines) -> dict[str, list[str]]:
     return {config.pipeline: [each.id for each in config.destinations] for config in found.configs}
 
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from services.cli.verify.comparison import Finding, Verdict
+from services.cli.verify.comparison import ComparisonResult, Verdict
 from services.cli.verify.differences import Difference, Differences
-from services.cli.verify.past_proof import PastProof, Stamped
+from services.cli.verify.past_proof import PastProof, StampedPosition
 from services.cli.verify.report import FULL_TABLE, Report
 from shared.contracts.messages import Problem
 
-EQUAL = Verdict("good", Finding.EQUAL, 7, 9, 100)
+EQUAL = Verdict("good", ComparisonResult.EQUAL, 7, 9, 100)
 CHANGED = Difference({"id": "4"}, {"v": "1"}, {"v": None})
 MISSING = Difference({"id": "5"}, {"id": "5", "v": "1"})
-DIFFERENT = Verdict("bad", Finding.DIFFERENT, 7, 7, 99, Differences(1, 0, 1, (CHANGED, MISSING)))
+DIFFERENT = Verdict("bad", ComparisonResult.DIFFERENT, 7, 7, 99, Differences(1, 0, 1, (CHANGED, MISSING)))
 FAILED = Verdict(
     "gone",
-    Finding.FAILED,
+    ComparisonResult.FAILED,
     problem=Problem(type="lake_missing", message="no such lake", hint="make it", retryable=False),
 )
 PARKED = Problem(type="key_not_unique", message="two rows share a key", hint="remove one", retryable=False)
@@ -73,7 +73,7 @@ def test_a_parked_destination_is_not_fine_even_if_its_rows_are() -> None:
 
 
 def test_of_many_destinations_only_those_that_are_not_equal_are_listed() -> None:
-    many = [Verdict(f"tenant{number}", Finding.EQUAL, 7, 7, 1) for number in range(FULL_TABLE)]
+    many = [Verdict(f"tenant{number}", ComparisonResult.EQUAL, 7, 7, 1) for number in range(FULL_TABLE)]
     text = printed(Report("events", [*many, DIFFERENT], {}, 1.0))
     assert "tenant1" not in text
     assert "bad" in text
@@ -93,8 +93,8 @@ def test_scripts_get_one_object_for_each_destination() -> None:
 
 
 def test_retained_snapshots_are_counted_and_a_different_one_is_shown() -> None:
-    past = PastProof(proven=340, unproven=10, note="expired").with_different(Stamped(42, 15), "1 rows missing")
-    report = Report("events", [replace(EQUAL, finding=Finding.DIFFERENT, past=past)], {}, 1.0)
+    past = PastProof(proven=340, unproven=10, note="expired").with_different(StampedPosition(42, 15), "1 rows missing")
+    report = Report("events", [replace(EQUAL, finding=ComparisonResult.DIFFERENT, past=past)], {}, 1.0)
     text = printed(report)
     assert "340 retained snapshots proven, 10 not to be proven any more, 1 different" in " ".join(text.split())
     assert "good: snapshot 42, position 15: 1 rows missing" in text

@@ -21,11 +21,11 @@ from services.control.page.assets import FILES
 from services.control.view.destination_status import Status
 from services.control.view.status_store import StatusStore
 from services.control.web.context import PipelineHandle, Sources
-from services.control.web.guard import Asked, Denied, Guard
+from services.control.web.guard import Denied, Guard, GuardedRequest
 from services.control.web.paging import page
 from services.control.web.problems import ProblemDocument
 from shared.contracts.messages import Outcome
-from shared.lake.catalog.stamps import Stamped
+from shared.lake.catalog.stamps import StampedCommit
 from shared.lake.stamp import LONGEST
 from shared.runtime.background import Heartbeat
 from shared.runtime.loopback import is_loopback
@@ -295,11 +295,11 @@ def test_beyond_loopback_the_token_opens_everything() -> None:
 
 def test_on_loopback_reading_needs_no_token_and_writing_does() -> None:
     guard = Guard(loopback=True, token="s3cret")
-    assert not isinstance(guard.judge(Asked("GET", V1)), Denied)
-    denied = guard.judge(Asked("PUT", V1))
+    assert not isinstance(guard.judge(GuardedRequest("GET", V1)), Denied)
+    denied = guard.judge(GuardedRequest("PUT", V1))
     assert isinstance(denied, Denied)
     assert denied.kind == "unauthorized"
-    assert not isinstance(guard.judge(Asked("PUT", V1, authorization="Bearer s3cret")), Denied)
+    assert not isinstance(guard.judge(GuardedRequest("PUT", V1, authorization="Bearer s3cret")), Denied)
 
 
 @pytest.mark.parametrize(
@@ -416,6 +416,6 @@ STAMP = {"pipeline": PIPELINE, "destination": "a", "kind": "changes", "generatio
 )  # fmt: skip
 def test_a_stamp_that_the_lakes_owner_wrote_breaks_no_page(said: str) -> None:
     """It was a 500 of the destination's page, and of its history."""
-    good = Stamped(1, START, "m" * 5_000, json.dumps(STAMP))
-    found = _commits([Stamped(2, START, "m", said), good], StatusStore(PIPELINE).view(), "a")
+    good = StampedCommit(1, START, "m" * 5_000, json.dumps(STAMP))
+    found = _commits([StampedCommit(2, START, "m", said), good], StatusStore(PIPELINE).view(), "a")
     assert [(each.snapshot, len(each.message)) for each in found] == [(1, LONGEST_MESSAGE)]

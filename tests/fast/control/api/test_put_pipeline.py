@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from services.control.web.guard import Asked, Denied
+from services.control.web.guard import Denied, GuardedRequest
 from shared.config.pipeline_files import Copy
 from shared.contracts.errors import ConfigError
 from tests.fast.control.fakes import UNREACHABLE
@@ -427,7 +427,7 @@ def test_a_key_is_a_key_or_nothing(rig: ControlRig, value: str) -> None:
 def test_whole_pipelines_are_for_admins(tmp_path: Path, method: str) -> None:
     with closing(ControlRig(tmp_path, token="admin")) as rig:
         write = rig.tokens.create("w", "write", rig.now, None)[1]
-        asked = Asked(method, P, authorization=f"Bearer {write}")
+        asked = GuardedRequest(method, P, authorization=f"Bearer {write}")
         verdict = rig.guard.judge(asked)
         assert isinstance(verdict, Denied)
         assert verdict.kind == "forbidden"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from services.control.model.lifecycle import resume
-from services.control.model.recovery import Memory, recall
+from services.control.model.recovery import RememberedPipeline, recall
 from services.control.operations.upkeep_service import RESEND_AFTER_S, UpkeepService
 from shared.contracts.messages import Destination, ItemKind, Outcome, Progress, WorkItem
 from shared.contracts.routed_by import RoutedBy
@@ -229,7 +229,7 @@ def test_a_registry_that_was_lost_still_knows_the_damage_from_the_topic(rig: Kep
     rig.said(damage("a"))
     said = rig.published("a")
     assert said is not None
-    memory = Memory(said.pipeline)
+    memory = RememberedPipeline(said.pipeline)
     memory.note_destination(Destination.from_bytes(said.to_bytes()))
     (back,) = recall(memory, RoutedBy(field="company"), lambda _: None, revision()).destinations
     assert (back.is_damaged, back.desired, resume(back, revision("2")).is_damaged) == (True, "running", False)

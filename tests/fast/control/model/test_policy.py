@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.control.model.lifecycle import Registered
-from services.control.model.policy import Decision, Sighting, decide, standing, twins
+from services.control.model.policy import PolicyDecision, Sighting, decide, standing, twins
 from shared.config.model import Appear
 from tests.fast.control.examples import START, declared, registered
 
@@ -24,7 +24,7 @@ def appeared(name: str, hours_ago: float = 0.5, **changes: Any) -> Registered:
 
 def decided(
     value: Sighting | None = None, *held: Registered, among: tuple[Sighting, ...] = (), **rules: Any
-) -> Decision:
+) -> PolicyDecision:
     asked = value or sighting()
     id = None if asked.name is None else f"{asked.name}-lake"  # noqa: A001
     there = standing(held, START)
@@ -56,7 +56,7 @@ def test_what_nothing_stands_against_is_made() -> None:
         ("hour_full", decided(per_hour=0)),
     ],
 )
-def test_each_reason_says_what_an_operator_can_do(reason: str, decision: Decision) -> None:
+def test_each_reason_says_what_an_operator_can_do(reason: str, decision: PolicyDecision) -> None:
     assert decision.reason == reason
     assert not decision.creates
     assert len(decision.message) > 20

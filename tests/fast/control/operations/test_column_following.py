@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.control.operations.column_following import Following, SourceColumns, Table, following
+from services.control.operations.column_following import FollowingPlan, SourceColumns, Table, following
 from shared.contracts.evolution import EvolutionPolicy
 from shared.lake.catalog.arrangement import Arrangement
 from shared.lake.columns.history import ColumnVersion, Field
@@ -30,15 +30,15 @@ def of(
     fields: tuple[Field, ...] = OWN,
     policy: EvolutionPolicy | None = None,
     arrangement: Arrangement | None = None,
-) -> Following:
+) -> FollowingPlan:
     destination = spec("a").model_copy(update={"evolution": policy})
     table = Table(fields, arrangement or Arrangement())
     return following(SourceColumns(versions, HEAD), Identifying("tenant", ("id",)), POSITION, destination, table)
 
 
 def test_columns_are_told_by_their_order_and_steps_are_the_net_difference() -> None:
-    assert of(RENAMED) == Following({1: 1, 2: 2, 3: 7}, ("rename v to w",))
-    assert of((*SAME, version(7, "v", "int32"))) == Following({1: 1, 2: 2, 3: 7})
+    assert of(RENAMED) == FollowingPlan({1: 1, 2: 2, 3: 7}, ("rename v to w",))
+    assert of((*SAME, version(7, "v", "int32"))) == FollowingPlan({1: 1, 2: 2, 3: 7})
 
 
 def test_fields_within_a_column_have_their_counterparts_too() -> None:
@@ -47,7 +47,7 @@ def test_fields_within_a_column_have_their_counterparts_too() -> None:
         *SAME, version(7, "s", "struct"), ColumnVersion(8, 7, "a", "int32", None, 1, 8),
         ColumnVersion(9, 7, "b", "varchar", None, 1, None),
     )  # fmt: skip
-    assert of(versions, (*OWN[:2], own)) == Following({1: 1, 2: 2, 3: 7, 4: 8, 5: 9}, ("drop s.a",))
+    assert of(versions, (*OWN[:2], own)) == FollowingPlan({1: 1, 2: 2, 3: 7, 4: 8, 5: 9}, ("drop s.a",))
 
 
 def test_a_column_that_came_without_a_row_may_be_missing() -> None:
@@ -55,7 +55,7 @@ def test_a_column_that_came_without_a_row_may_be_missing() -> None:
 
 
 def test_nothing_is_to_be_done_where_the_owner_has_done_it() -> None:
-    assert of(RENAMED, (*OWN[:2], Field(3, "w", "int32", ()))) == Following({1: 1, 2: 2, 3: 7})
+    assert of(RENAMED, (*OWN[:2], Field(3, "w", "int32", ()))) == FollowingPlan({1: 1, 2: 2, 3: 7})
 
 
 def test_a_policy_that_does_not_follow_is_told_with_what_helps() -> None:

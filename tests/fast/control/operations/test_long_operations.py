@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from services.control.model.lifecycle import drop, remove, reseed
-from services.control.operations.long_operations import Operation, Operations, begun, look
+from services.control.operations.long_operations import LongOperation, Operations, begun, look
 from services.control.store.database import Database
-from services.control.view.observed_state import Seen, after
+from services.control.view.observed_state import ObservedLife, after
 from shared.contracts.messages import Outcome, Progress
 from tests.fast.control.examples import PIPELINE, at, problem, progress, registered, revision
 from tests.fast.control.rig import V1, ControlRig, D
@@ -24,8 +24,8 @@ LIFE = reseed(BEFORE, revision("2", 5))
 RESEED = begun("reseed", LIFE)
 
 
-def seen(*said: Progress) -> Seen | None:
-    found: Seen | None = None
+def seen(*said: Progress) -> ObservedLife | None:
+    found: ObservedLife | None = None
     for each in said:
         found = after(found, each)
     return found
@@ -67,7 +67,7 @@ def kept(tmp_path: Path) -> Iterator[Operations]:
         yield Operations(database, PIPELINE)
 
 
-def add(kept: Operations, *operations: Operation) -> None:
+def add(kept: Operations, *operations: LongOperation) -> None:
     with kept._database.transaction() as con:
         for each in operations:
             kept.add(con, each)

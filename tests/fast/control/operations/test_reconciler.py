@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from services.control.model.lifecycle import Registered
 from services.control.operations.reconciler import Reconciler
 from services.control.store.destination_topic import GONE_FOR, DestinationPublisher
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from services.control.view.destination_status import status
 from services.control.view.status_store import StatusStore
 from services.reader.messaging.status_repetition import StatusRepetition
@@ -39,7 +39,7 @@ class Setup:
     """A reconciler with everything around it, in memory but for the registry."""
 
     folder: Path
-    registry: Registry
+    registry: DestinationRegistry
     status_store: StatusStore = field(default_factory=lambda: StatusStore(PIPELINE))
     topic: FakeTopic = field(default_factory=FakeTopic)
     source: FakeSource = field(default_factory=FakeSource)
@@ -70,7 +70,7 @@ class Setup:
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[Setup]:
-    with closing(Registry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), PIPELINE)) as registry:
+    with closing(DestinationRegistry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), PIPELINE)) as registry:
         registry.prepare()
         yield Setup(tmp_path, registry)
 

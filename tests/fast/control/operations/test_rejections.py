@@ -21,7 +21,7 @@ from services.control.store.redriven import Redriven
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, SourceError
 from shared.kafka.exact_producer import Report
-from shared.kafka.rejected import Origin, WireHeaders, reason_headers
+from shared.kafka.rejected import RejectedOrigin, WireHeaders, reason_headers
 from shared.kafka.scan import Spans
 from shared.kafka.topic_records import Bounds, Take
 from tests.fast.control.examples import PIPELINE
@@ -75,7 +75,9 @@ class Broker:
     ) -> None:  # fmt: skip
         kept = self.kept.setdefault(at, [])
         number = sum(map(len, self.kept.values())) if ms is None else ms
-        origin = Origin("not_json", "the value is not JSON", topic, partition, offset, "2026-11-26T05:00:00+00:00")
+        origin = RejectedOrigin(
+            "not_json", "the value is not JSON", topic, partition, offset, "2026-11-26T05:00:00+00:00"
+        )
         kept.append(Message((at, len(kept)), (key, value), [*own, *reason_headers(origin)], number))
 
     def spans(self, topic: str) -> Spans | None:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from services.control.api.work import LONGEST_CURSOR
 from services.control.model.lifecycle import Refused
-from services.control.operations.replay_pacing import CONTINUES_WITHIN_S, Turn, paced
+from services.control.operations.replay_pacing import CONTINUES_WITHIN_S, ReplayTurn, paced
 from services.control.operations.work_items import REPLAYED_BY, Spans, Work
 from services.control.store.audit_log import WHOLE, AuditLog
 from services.control.view.status_store import StatusStore
@@ -280,7 +280,7 @@ def test_while_somebody_sends_again_nobody_else_does(rig: ControlRig, broker: Fa
 
 def test_a_turn_is_taken_once_kept_for_who_goes_on_and_given_back_whatever_happens() -> None:
     now_s = [0.0]
-    turn, rest = Turn(lambda: now_s[0]), {0: (5, 9)}
+    turn, rest = ReplayTurn(lambda: now_s[0]), {0: (5, 9)}
     with turn.taken(None), pytest.raises(Refused), turn.taken(None):
         pass
     with pytest.raises(OSError), turn.taken(None):

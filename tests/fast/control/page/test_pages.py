@@ -18,7 +18,7 @@ import pytest
 from services.control.operations.work_items import Work
 from services.control.page.problem_pages import local
 from services.control.store.audit_log import AuditLog
-from services.control.view.history import EVERY_S, History, Sample
+from services.control.view.history import EVERY_S, History, HistorySample
 from services.control.view.status_store import MOST_APPLIERS, StatusStore
 from services.control.web.page_snapshot import ROWS
 from shared.contracts.messages import LakeRef, Outcome
@@ -429,7 +429,7 @@ def test_several_pipelines_show_what_fails_and_what_is_unknown(rig: ControlRig) 
     ("lag_s", "unknown", "shown"), [(0.0, 1, None), (3.0, 1, 3.0), (0.0, 0, 0.0), (None, 1, None), (None, 0, None)]
 )
 def test_no_lag_is_0_while_one_is_unknown(lag_s: float | None, unknown: int, shown: float | None) -> None:
-    assert Sample(0.0, lag_s, unknown).worst_lag_s == shown
+    assert HistorySample(0.0, lag_s, unknown).worst_lag_s == shown
 
 
 def test_operations_are_followed(rig: ControlRig) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from services.control.model.lifecycle import Refused
 from services.control.store.audit_log import WHOLE, AuditLog
 from services.control.store.database import Database
-from services.control.store.pipeline_store import Document, PipelineStore
+from services.control.store.pipeline_store import PipelineStore, StoredPipeline
 from shared.config.pipeline_files import Copy, PipelineFiles
 from shared.contracts.errors import DependencyError
 from shared.contracts.messages import PipelineDocument
@@ -69,7 +69,7 @@ def test_what_is_put_is_registered_copied_and_published_and_is_there_after_a_res
 ) -> None:
     assert one.pipeline_store.is_new()
     put = one.pipeline_store.put("orders", ORDERS, "somebody")
-    assert put == Document("orders", ORDERS, "there", 1, "somebody", START)
+    assert put == StoredPipeline("orders", ORDERS, "there", 1, "somebody", START)
     assert not one.pipeline_store.is_new()
     assert one.copies.read("orders") == Copy(ORDERS, 1)
     assert one.kept == {"orders": PipelineDocument(pipeline="orders", version=1, document=ORDERS)}
@@ -124,7 +124,7 @@ def test_what_one_control_changes_the_other_copies_and_publishes(one: Control, o
 def test_a_condition_is_held_against_what_is_registered_whoever_wrote_it(one: Control, other: Control) -> None:
     other.pipeline_store.put("orders", ORDERS, None)
 
-    def only_new(known: Document | None) -> None:
+    def only_new(known: StoredPipeline | None) -> None:
         if known is not None:
             raise Refused("precondition_failed", "it is there", "")
 

@@ -22,7 +22,7 @@ from services.control.model.reconciliation import reconcile
 from services.control.store.audit_log import AuditLog
 from services.control.store.database import Database, registry_url
 from services.control.store.migration import HEAD, scripts
-from services.control.store.registry import Registry
+from services.control.store.registry import DestinationRegistry
 from services.control.store.tables import metadata
 from services.control.store.tokens import Tokens
 from shared.config.model import Config
@@ -33,19 +33,19 @@ from tests.fast.control.examples import PIPELINE, by_id, declared, registered, r
 
 
 @pytest.fixture
-def registry(database_url: str) -> Iterator[Registry]:
+def registry(database_url: str) -> Iterator[DestinationRegistry]:
     with opened(database_url) as registry:
         yield registry
 
 
 @contextmanager
-def opened(database_url: str, pipeline: str = PIPELINE, busy_timeout_s: float = 10.0) -> Iterator[Registry]:
-    with closing(Registry(make_url(database_url), pipeline, busy_timeout_s)) as registry:
+def opened(database_url: str, pipeline: str = PIPELINE, busy_timeout_s: float = 10.0) -> Iterator[DestinationRegistry]:
+    with closing(DestinationRegistry(make_url(database_url), pipeline, busy_timeout_s)) as registry:
         registry.prepare()
         yield registry
 
 
-def write(registry: Registry, *each: Registered) -> Mapping[str, Registered]:
+def write(registry: DestinationRegistry, *each: Registered) -> Mapping[str, Registered]:
     return registry.change(lambda _: each, revision())
 
 
@@ -75,7 +75,7 @@ EVERYTHING = registered(
 )
 
 
-def test_everything_comes_back_as_it_was_written(registry: Registry) -> None:
+def test_everything_comes_back_as_it_was_written(registry: DestinationRegistry) -> None:
     gone = remove(registered("gone", declared=declared("gone")), revision("2"))
     written = write(registry, EVERYTHING, registered(), gone)
     assert registry.destinations() == written
@@ -93,7 +93,9 @@ def test_it_survives_a_restart(database_url: str, field: str, append_only: bool)
         assert again.destinations()["a"].declared.routed_by == by
 
 
-def test_pipelines_that_share_a_database_do_not_see_each_other(database_url: str, registry: Registry) -> None:
+def test_pipelines_that_share_a_database_do_not_see_each_other(
+    database_url: str, registry: DestinationRegistry
+) -> None:
     with opened(database_url, "another") as other:
         write(registry, registered(generation=3))
         write(other, registered(generation=5))
@@ -101,7 +103,7 @@ def test_pipelines_that_share_a_database_do_not_see_each_other(database_url: str
         assert other.destinations()["a"].generation == 5
 
 
-def test_what_a_decision_raises_undoes_everything(registry: Registry) -> None:
+def test_what_a_decision_raises_undoes_everything(registry: DestinationRegistry) -> None:
     write(registry, registered("z", declared=declared("z"), managed_by="api"))
 
     with pytest.raises(ConfigError):
@@ -109,7 +111,9 @@ def test_what_a_decision_raises_undoes_everything(registry: Registry) -> None:
     assert registry.destinations().keys() == {"z"}
 
 
-def test_changes_from_several_threads_are_made_one_after_the_other(database_url: str, registry: Registry) -> None:
+def test_changes_from_several_threads_are_made_one_after_the_other(
+    database_url: str, registry: DestinationRegistry
+) -> None:
     """A generation that two changes count from the same number would let an older life's items through."""
     write(registry, registered())
 
@@ -184,14 +188,14 @@ def test_a_variable_that_is_not_set_is_a_mistake_in_the_file(tmp_path: Path) -> 
         registry_url(config(tmp_path, url_env="REGISTRY_URL"), {})
 
 
-def test_every_change_has_a_version_of_its_own_and_what_did_not_change_keeps_its(registry: Registry) -> None:
+def test_every_change_has_a_version_of_its_own_and_what_did_not_change_keeps_its(registry: DestinationRegistry) -> None:
     write(registry, registered("a"), registered("b"))
     after = write(registry, registered("b", generation=2))
     assert {each.id: each.version for each in after.values()} == {"a": 1, "b": 2}
 
 
 def test_what_another_control_writes_is_found_without_reading_everything_again(
-    database_url: str, registry: Registry
+    database_url: str, registry: DestinationRegistry
 ) -> None:
     before = write(registry, registered("a"), registered("b"))
     with opened(database_url) as other:
@@ -201,14 +205,14 @@ def test_what_another_control_writes_is_found_without_reading_everything_again(
     assert (after["b"].generation, after["b"].version) == (2, 2)
 
 
-def test_a_decision_sees_what_another_control_wrote_before(database_url: str, registry: Registry) -> None:
+def test_a_decision_sees_what_another_control_wrote_before(database_url: str, registry: DestinationRegistry) -> None:
     write(registry, registered())
     with opened(database_url) as other:
         other.change(lambda held: [reseed(held["a"], revision("2"))], revision("2"))
     assert registry.change(lambda held: [reseed(held["a"], revision("3"))], revision("3"))["a"].generation == 3
 
 
-def test_a_change_that_was_undone_leaves_no_version_and_no_trace(registry: Registry) -> None:
+def test_a_change_that_was_undone_leaves_no_version_and_no_trace(registry: DestinationRegistry) -> None:
     write(registry, registered())
 
     def fail(_: Mapping[str, Registered]) -> list[Registered]:
@@ -220,7 +224,7 @@ def test_a_change_that_was_undone_leaves_no_version_and_no_trace(registry: Regis
     assert len(AuditLog(registry.database, PIPELINE).entries(10)) == 1
 
 
-def test_the_trail_tells_who_did_what_the_newest_first(registry: Registry) -> None:
+def test_the_trail_tells_who_did_what_the_newest_first(registry: DestinationRegistry) -> None:
     write(registry, registered())
     paused = replace(revision("2", 5), author="olga")
     registry.change(lambda held: [pause(held["a"], paused)], paused)
@@ -236,7 +240,7 @@ def test_the_trail_tells_who_did_what_the_newest_first(registry: Registry) -> No
     assert [each.id for each in trail.entries(10, before=entries[0].id, destination="a")] == [e.id for e in entries[1:]]
 
 
-def test_migrations_make_the_tables_that_the_code_knows(database_url: str, registry: Registry) -> None:
+def test_migrations_make_the_tables_that_the_code_knows(database_url: str, registry: DestinationRegistry) -> None:
     with registry.database.transaction() as con:
         assert compare_metadata(MigrationContext.configure(con), metadata) == []
         assert ScriptDirectory.from_config(scripts(con)).get_heads() == [HEAD]
@@ -283,13 +287,13 @@ INSERT INTO destinations VALUES ('events', 'a', '{"lake": {"catalog": "sqlite:/a
 """
 
 
-def test_the_registry_of_a_newer_control_is_left_alone(database_url: str, registry: Registry) -> None:
+def test_the_registry_of_a_newer_control_is_left_alone(database_url: str, registry: DestinationRegistry) -> None:
     with registry.database.transaction() as con:
         con.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(DependencyError, match="revision 9999"), opened(database_url):
         pass
 
 
-def test_a_new_destination_is_written_once(registry: Registry) -> None:
+def test_a_new_destination_is_written_once(registry: DestinationRegistry) -> None:
     first = write(registry, declare(None, declared(), "file", revision()))
     assert registry.change(lambda held: reconcile(held, [declared()], revision("2")), revision("2")) == first

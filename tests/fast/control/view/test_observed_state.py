@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.control.view.observed_state import KEPT, Seen, after
+from services.control.view.observed_state import KEPT, ObservedLife, after
 from shared.contracts.messages import ItemKind, Outcome, Progress
 from tests.fast.control.examples import at, problem, progress
 
 
-def told(*answers: Progress) -> Seen:
-    seen: Seen | None = None
+def told(*answers: Progress) -> ObservedLife:
+    seen: ObservedLife | None = None
     for each in answers:
         seen = after(seen, each)
     assert seen is not None
@@ -102,7 +102,7 @@ ANSWERS = st.builds(
 
 @given(st.lists(ANSWERS))
 def test_within_a_life_the_position_only_grows(answers: list[Progress]) -> None:
-    seen: Seen | None = None
+    seen: ObservedLife | None = None
     for each in answers:
         before, seen = seen, after(seen, each)
         if before is not None and seen is not None and seen.generation == before.generation:

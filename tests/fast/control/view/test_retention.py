@@ -18,7 +18,7 @@ from services.control.view.pipeline_retention import PipelineRetention, warning
 from services.control.view.status_store import StatusStore
 from shared.contracts.messages import ItemKind, Outcome, SeedMode
 from shared.contracts.reports import Lagging
-from shared.lake.upkeep.retained import Retained, Snapshot
+from shared.lake.upkeep.retained import LakeSnapshot, Retained
 from shared.runtime.metrics import together
 from tests.fast.control.examples import START, at, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.fakes import FakeSource
@@ -26,7 +26,7 @@ from tests.fast.control.files import make_source, with_lake
 from tests.fast.control.rig import V1, ControlRig
 
 SPAN = Retained("a lake", 120, at(0), 9_000, at(1_001))
-LOOK = PipelineRetention(at(1_001), SPAN, begun=Snapshot(8_000, at(900)))
+LOOK = PipelineRetention(at(1_001), SPAN, begun=LakeSnapshot(8_000, at(900)))
 
 
 def store(*held: Any, pipeline: str = "events", look: PipelineRetention | None = LOOK) -> StatusStore:

@@ -15,15 +15,15 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from services.control.web.problems import Problem
+from services.control.web.problems import HttpProblem
 from services.control.web.streams import MOST, MOST_OF_ONE, Streams
 from services.control.web.ttl_cache import SHARE, TtlCache
-from shared.runtime.http_connections import BoundedConnection
+from shared.runtime.http_connections import BoundedHttpConnection
 from tests.fast.control.live_server import served, serving
 from tests.fast.control.rig import ControlRig
 
 
-class Impatient(BoundedConnection):
+class Impatient(BoundedHttpConnection):
     head_within_s, body_within_s, take_within_s = 0.5, 0.5, 0.5
     most = 8
 
@@ -109,11 +109,11 @@ def test_streams_are_bounded_for_one_and_for_all() -> None:
         for _ in range(MOST_OF_ONE):
             streams.check("olga")
             opened.enter_context(streams.one("olga"))
-        with pytest.raises(Problem, match="event streams"):
+        with pytest.raises(HttpProblem, match="event streams"):
             streams.check("olga")
         for n in range(MOST - MOST_OF_ONE):
             opened.enter_context(streams.one(f"holder {n}"))
-        with pytest.raises(Problem) as full:
+        with pytest.raises(HttpProblem) as full:
             streams.check("hugo")
         assert (full.value.document.status, full.value.headers["Retry-After"]) == (503, "10")
     streams.check("olga")

@@ -21,7 +21,7 @@ from services.control.store.access_audit import PER_MINUTE, WINDOW_S, AccessAudi
 from services.control.store.audit_log import SERVER, AuditLog
 from services.control.store.database import BUSY_TIMEOUT_S
 from services.control.store.tokens import Scope, Token
-from services.control.web.guard import SESSION_FOR_S, Asked, Caller, Denied, Guard
+from services.control.web.guard import SESSION_FOR_S, Caller, Denied, Guard, GuardedRequest
 from services.control.web.middleware import MAX_BODY
 from services.control.web.throttle import FAILURES, MOST_FAILURES, WITHIN_S
 from shared.config.public_url import read
@@ -31,7 +31,7 @@ from shared.runtime.metrics_access import MetricsAccess, Rule
 from tests.fast.control.examples import START, problem, progress
 from tests.fast.control.rig import ControlRig, D, entry
 
-WRITE = Asked("PUT", "/v1/pipelines/p/destinations/d")
+WRITE = GuardedRequest("PUT", "/v1/pipelines/p/destinations/d")
 
 
 @dataclass
@@ -73,8 +73,8 @@ class Clock:
         return self.now_s
 
 
-def asked(method: str = "GET", path: str = "/v1/pipelines", token: str | None = None, **more: Any) -> Asked:
-    return Asked(method, path, authorization=None if token is None else f"Bearer {token}", **more)
+def asked(method: str = "GET", path: str = "/v1/pipelines", token: str | None = None, **more: Any) -> GuardedRequest:
+    return GuardedRequest(method, path, authorization=None if token is None else f"Bearer {token}", **more)
 
 
 def kind(verdict: Caller | Denied) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.reader.messaging.discovery import AGAIN_S, PAUSE_S, OfferPublisher
 from services.reader.messaging.work_publisher import WorkPublisher
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from services.reader.source.unrouted_values import UnroutedValues
 from shared.contracts.ranges import Range
 from shared.contracts.reports import Share
@@ -25,7 +25,7 @@ class Setup:
         return len(self.sender.offers)
 
     def seen(self, snapshot: int, *values: str) -> None:
-        self.unknown.note(Step(Range(snapshot - 1, snapshot), dict.fromkeys(values, 1)), [])
+        self.unknown.note(CountedStep(Range(snapshot - 1, snapshot), dict.fromkeys(values, 1)), [])
 
 
 def test_nothing_is_offered_before_everything_was_looked_at_and_then_even_nothing() -> None:

@@ -9,9 +9,9 @@ from services.reader.messaging.message_decoder import (
     Answered,
     Event,
     EventQueue,
+    FrontierReached,
     Intake,
     Proposed,
-    Reached,
     Removed,
     Undelivered,
     Unrouted,
@@ -20,7 +20,7 @@ from services.reader.messaging.message_decoder import (
 )
 from services.reader.messaging.work_publisher import WorkPublisher, new_item_id
 from services.reader.planner.actions import Park, Send
-from services.reader.planner.frontier import Page, ShareState, pages
+from services.reader.planner.frontier import FrontierPage, ShareState, pages
 from services.reader.planner.scheduling import Draft
 from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.reports import Frontier, Lagging, LakeHealth, Offer, Share, UnroutedRecords
@@ -60,7 +60,7 @@ def test_destinations_answers_and_frontiers_become_events() -> None:
     assert setup.read(TOPICS.destinations, "p/a", GONE) == [Removed("a")]
     assert setup.read(TOPICS.destinations, "p/a", None) == []
     assert setup.read(TOPICS.progress, "p/a", progress.to_bytes()) == [Answered(progress)]
-    assert setup.read(TOPICS.progress, "p/@i/0", frontier.to_bytes()) == [Reached(frontier)]
+    assert setup.read(TOPICS.progress, "p/@i/0", frontier.to_bytes()) == [FrontierReached(frontier)]
     assert setup.unreadable == []
 
 
@@ -189,7 +189,7 @@ def test_a_frontier_goes_out_in_pages_with_keys_of_their_own() -> None:
     standing, parts = ShareState(9, EPOCH, names, settled=False, revision="r", notice="n"), pages(names)
     for number, part in enumerate(parts):
         lagging = {name: Lagging(known_through=1, lag_seconds=2.0) for name in part}
-        outlet(sender, EventQueue()).frontier(Page(standing, PROBLEM, number, len(parts), lagging), 42)
+        outlet(sender, EventQueue()).frontier(FrontierPage(standing, PROBLEM, number, len(parts), lagging), 42)
     told = sender.frontiers
     assert [page.key for page in told] == ["p/@i-1/0", "p/@i-1/1", "p/@i-1/2"]
     assert {(page.cycle, page.pages, page.head, page.revision, page.settled) for page in told} == {

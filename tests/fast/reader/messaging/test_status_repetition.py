@@ -10,7 +10,7 @@ import pytest
 from services.reader.messaging.message_decoder import Undelivered, Unsaid
 from services.reader.messaging.status_repetition import ALL_EVERY_S, MOST_A_TURN, TROUBLE_EVERY_S, StatusRepetition
 from services.reader.messaging.work_publisher import WorkPublisher
-from services.reader.planner.destination_state import DestinationState, InFlight
+from services.reader.planner.destination_state import DestinationState, ItemInFlight
 from shared.contracts.messages import DesiredState, ItemKind, Outcome, Problem, Progress
 from shared.contracts.reports import Share
 from shared.kafka.topics import Topics
@@ -87,7 +87,7 @@ def test_that_data_was_dropped_is_said_again() -> None:
 @pytest.mark.parametrize(
     "silent",
     [
-        lambda: tracked(in_flight=InFlight("i", ItemKind.CHANGES, 7, 8, 100.0)),
+        lambda: tracked(in_flight=ItemInFlight("i", ItemKind.CHANGES, 7, 8, 100.0)),
         lambda: tracked(position=None),
         lambda: tracked(spec=spec("a", state=DesiredState.STOPPED, drop=True)),
     ],

@@ -9,7 +9,7 @@ import pytest
 from services.reader.messaging.status_reporter import StatusReporter
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner import frontier
-from services.reader.planner.frontier import CatalogTime, Look
+from services.reader.planner.frontier import CatalogTime, SourceObservation
 from shared.contracts.reports import Frontier, Share
 from shared.kafka.topics import Topics
 from shared.runtime.metrics import Metrics
@@ -31,7 +31,7 @@ class ReporterRig:
     def tell(self) -> list[Frontier]:
         """What one turn publishes."""
         before = len(self.sender.frontiers)
-        look = Look(CatalogTime(EPOCH, EPOCH + timedelta(hours=1)), None, 0.5, is_late=False)
+        look = SourceObservation(CatalogTime(EPOCH, EPOCH + timedelta(hours=1)), None, 0.5, is_late=False)
         self.reporter.tell(self.reader.planner, self.now_s, look)
         return self.sender.frontiers[before:]
 

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.reader.planner.change_index import MOST_COUNTS, MOST_STEPS, Ahead, ChangeIndex
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from shared.contracts.ranges import Range
 from tests.fast.reader.simulation import step
 
 
-def ledger(*steps: Step, segment_rows: int = 10) -> ChangeIndex:
+def ledger(*steps: CountedStep, segment_rows: int = 10) -> ChangeIndex:
     made = ChangeIndex(steps[0].range.after, segment_rows)
     for each in steps:
         made.extend(each)
@@ -218,7 +218,9 @@ def test_where_many_lag_for_long_steps_are_merged_until_they_are_few() -> None:
 
 def test_steps_that_may_be_of_any_value_touch_all_of_them_also_once_they_are_merged_or_thinned() -> None:
     """Of a topic that is routed, also for a destination that was announced after they were counted."""
-    made = ledger(*(Step(Range(end - 1, end), {}, 1, pinned=True, of_any=1) for end in range(1, MOST_STEPS + 20)))
+    made = ledger(
+        *(CountedStep(Range(end - 1, end), {}, 1, pinned=True, of_any=1) for end in range(1, MOST_STEPS + 20))
+    )
     assert len(made) <= MOST_STEPS
     for exact in (0, 3, 300):
         assert made.settle(exact, "unknown yet")[0] == exact

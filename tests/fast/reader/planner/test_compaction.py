@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.reader.planner.compaction import ASKED, LEAST_DEAD_ROWS, MENDED_BY_FLUSH, UNKNOWN, Wear, is_due, worn
 from shared.contracts.upkeep import Compaction, TableWear, UpkeepOverride
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 
 RULES = Compaction(files=10, dead_share=0.5, applies=1_000)
 
@@ -75,7 +75,7 @@ def test_rows_that_wait_for_a_flush_ask_for_it_once(reason: str) -> None:
 
 
 def test_what_a_flush_ends_are_reasons_of_the_extensions_commits() -> None:
-    assert {Reason.INLINED_ROWS, Reason.INLINED_DELETES} == MENDED_BY_FLUSH
+    assert {ExtensionReason.INLINED_ROWS, ExtensionReason.INLINED_DELETES} == MENDED_BY_FLUSH
 
 
 def test_the_number_of_commits_is_an_upper_bound() -> None:

@@ -18,7 +18,7 @@ from services.reader.messaging.partitioner import Partitioner
 from services.reader.messaging.status_reporter import StatusReporter
 from services.reader.messaging.work_publisher import WorkPublisher
 from services.reader.planner.actions import Send
-from services.reader.planner.frontier import CatalogTime, Look, standing
+from services.reader.planner.frontier import CatalogTime, SourceObservation, standing
 from services.reader.planner.plan import MOST_A_TURN, Planner
 from services.reader.planner.scheduling import Rules
 from shared.contracts.messages import ItemKind, Outcome
@@ -110,7 +110,7 @@ def test_each_turn_costs_little_while_all_fifty_thousand_lag() -> None:
     crowd = Crowd(MANY)
     crowd.seed_all()
     planner, everybody = crowd.planner, {f"d{number:05d}": 1 for number in range(MANY)}
-    seen = Look(CatalogTime(EPOCH, EPOCH + timedelta(hours=1)), None, 0.0, is_late=False)
+    seen = SourceObservation(CatalogTime(EPOCH, EPOCH + timedelta(hours=1)), None, 0.0, is_late=False)
 
     def look() -> None:
         crowd.head += 1

@@ -5,7 +5,7 @@ from datetime import timedelta
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.in_flight_limits import MOST_PROBES, MOST_SEEDS, Candidate, InFlightLimits
 from services.reader.planner.scheduling import Draft, Rules
-from services.reader.planner.waiting_queue import Waiting
+from services.reader.planner.waiting_queue import WaitingQueue
 from shared.contracts.messages import ItemKind
 from tests.fast.reader.simulation import EPOCH, spec
 
@@ -28,7 +28,7 @@ def admitted(hold: InFlightLimits, *candidates: Candidate) -> list[str]:
         hold.take("item", *each, 0.0)
         sent.append(each[0].name)
 
-    waiting = Waiting()
+    waiting = WaitingQueue()
     for each in candidates:
         waiting.put(*each)
     hold.admit(waiting, {each[0].name: each for each in candidates}.get, send)

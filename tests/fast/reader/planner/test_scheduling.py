@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from services.reader.planner.change_index import ChangeIndex
-from services.reader.planner.counted_changes import Step
-from services.reader.planner.destination_state import DestinationState, InFlight
+from services.reader.planner.counted_changes import CountedStep
+from services.reader.planner.destination_state import DestinationState, ItemInFlight
 from services.reader.planner.scheduling import Draft, Rules, SourceState, choose
 from shared.contracts.messages import DesiredState, ItemKind, Problem, SeedMode
 from shared.contracts.ranges import NOT_SEEDED
@@ -17,7 +17,7 @@ RULES = Rules(advance_after_s=3600.0)
 HEAD = source_state(20, oldest=3, born=5)
 
 
-def ledger(*steps: Step) -> ChangeIndex:
+def ledger(*steps: CountedStep) -> ChangeIndex:
     made = ChangeIndex(steps[0].range.after if steps else 20, RULES.segment_rows)
     for each in steps:
         made.extend(each)
@@ -53,7 +53,7 @@ def test_a_destination_under_the_floor_waits_for_its_count() -> None:
         {"spec": spec("a", state=DesiredState.PAUSED)},
         {"spec": spec("a", state=DesiredState.STOPPED)},
         {"parked": Problem(type="table_mismatch", message="", hint="", retryable=False)},
-        {"in_flight": InFlight("i", ItemKind.CHANGES, 7, 9, 99.0)},
+        {"in_flight": ItemInFlight("i", ItemKind.CHANGES, 7, 9, 99.0)},
         {"not_before_s": 1.5},
     ],
     ids=lambda held_back: next(iter(held_back)),

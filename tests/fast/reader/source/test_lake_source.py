@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from services.reader.source.lake_source import LakeSource
 from services.reader.source.row_counter import MOST_UNROUTED, OLD_FILE_WITHIN_S
 from services.reader.source.source_reader import Expired
@@ -41,7 +41,7 @@ def open_source(tmp_path: Path, lake: Lake) -> Iterator[MakeSource]:
         yield make
 
 
-def counted(source: LakeSource, range: Range, routed: tuple[str, ...] = ()) -> list[Step]:
+def counted(source: LakeSource, range: Range, routed: tuple[str, ...] = ()) -> list[CountedStep]:
     source.observe(source.head())
     return [source.count(cut, routed) for cut in source.cuts(range)]
 

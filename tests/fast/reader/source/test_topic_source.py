@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from services.reader.planner.frontier import TopicEnds
-from services.reader.source.topic_source import TopicSource
+from services.reader.source.topic_source import KafkaSource
 from shared.config.loading import load
 from shared.config.model import Config
 from shared.contracts.errors import SourceError
@@ -89,8 +89,8 @@ def config(folder: Path, source: Mapping[str, Any]) -> Config:
     return load(file)
 
 
-def opened(folder: Path, log: FakeLog, clock: Clock, **source: Any) -> TopicSource:
-    return TopicSource(config(folder, source), log, clock, clock.now)
+def opened(folder: Path, log: FakeLog, clock: Clock, **source: Any) -> KafkaSource:
+    return KafkaSource(config(folder, source), log, clock, clock.now)
 
 
 def test_an_idle_poll_costs_one_request_whatever_the_number_of_partitions(tmp_path: Path, clock: Clock) -> None:
@@ -204,7 +204,7 @@ def test_a_topic_with_fewer_partitions_is_asked_for_after_the_failure_that_this_
 
 def test_what_is_measured_is_how_far_the_destination_is_behind_the_newest_records(tmp_path: Path, clock: Clock) -> None:
     log, metrics = FakeLog(30, 40), Metrics("clicks")
-    source = TopicSource(config(tmp_path, {}), log, clock, clock.now, metrics)
+    source = KafkaSource(config(tmp_path, {}), log, clock, clock.now, metrics)
     source.head()
     source.measure([SpelledPosition(70, vector(30, 40).text), SpelledPosition(-1)])
     clock.s += 7
@@ -232,7 +232,7 @@ def test_the_ends_of_partitions_are_told_beside_how_long_their_records_wait(tmp_
 
 def test_records_are_planned_by_the_size_that_appliers_found(tmp_path: Path, clock: Clock) -> None:
     log, metrics = FakeLog(30), Metrics("clicks")
-    source = TopicSource(config(tmp_path, {}), log, clock, clock.now, metrics)
+    source = KafkaSource(config(tmp_path, {}), log, clock, clock.now, metrics)
     source.head()
     log.ends = vector(35)
     assert source.head().snapshot == 30
@@ -253,7 +253,7 @@ class Measured:
 
     def __init__(self, folder: Path, log: FakeLog, clock: Clock, **source: Any) -> None:
         self.metrics, self.log = Metrics("clicks"), log
-        self.source = TopicSource(config(folder, source), log, clock, clock.now, self.metrics)
+        self.source = KafkaSource(config(folder, source), log, clock, clock.now, self.metrics)
         self._clock = clock
 
     def look(self, *reached: Vector, after_s: float = 0.0) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.reader.planner.counted_changes import Step
+from services.reader.planner.counted_changes import CountedStep
 from services.reader.source.unrouted_values import LOOK_AGAIN_AFTER_S, UnroutedValues
 from shared.contracts.digest import value_digest
 from shared.contracts.ranges import Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offer, Offered, parse_progress
 
 
-def step(after: int, through: int, **rows: int) -> Step:
-    return Step(Range(after, through), rows, sum(rows.values()))
+def step(after: int, through: int, **rows: int) -> CountedStep:
+    return CountedStep(Range(after, through), rows, sum(rows.values()))
 
 
 def found(value: str, rows: int, snapshot: int = 5) -> Offered:
@@ -42,7 +42,7 @@ def test_rows_that_a_look_at_everything_has_counted_are_not_counted_again() -> N
 def test_a_value_that_got_a_destination_is_forgotten_and_begins_anew_when_that_goes() -> None:
     unknown = UnroutedValues()
     long = "x" * (LONGEST_OFFERED + 1)
-    unknown.note(Step(Range(0, 1), {"a": 3, long: 2}), [])
+    unknown.note(CountedStep(Range(0, 1), {"a": 3, long: 2}), [])
     assert len(unknown.offer([])) == 2
     assert unknown.offer(["a", long]) == ()
     unknown.note(step(1, 2, a=1), [])
@@ -52,7 +52,7 @@ def test_a_value_that_got_a_destination_is_forgotten_and_begins_anew_when_that_g
 def test_a_long_value_is_offered_by_its_beginning_and_the_digest_of_the_whole() -> None:
     unknown = UnroutedValues()
     values = ["x" * 10_000, "x" * 10_001]
-    unknown.note(Step(Range(0, 1), dict.fromkeys(values, 1)), [])
+    unknown.note(CountedStep(Range(0, 1), dict.fromkeys(values, 1)), [])
     offered = unknown.offer([])
     assert {each.digest for each in offered} == {value_digest(each) for each in values}
     assert {(each.value, each.whole) for each in offered} == {("x" * LONGEST_OFFERED, False)}
@@ -84,14 +84,16 @@ def test_everything_is_looked_at_once_and_again_when_there_is_room_for_those_lef
 @given(st.lists(st.text(), max_size=20))
 def test_whatever_the_values_hold_the_message_comes_back_as_it_went(values: list[str]) -> None:
     unknown = UnroutedValues()
-    unknown.note(Step(Range(0, 1), dict.fromkeys(values, 1)), [])
+    unknown.note(CountedStep(Range(0, 1), dict.fromkeys(values, 1)), [])
     offer = Offer(pipeline="p", instance="i", values=unknown.offer([]))
     assert parse_progress(offer.to_bytes()) == offer
 
 
 def test_the_largest_offer_is_smaller_than_what_a_broker_takes() -> None:
     unknown = UnroutedValues()
-    unknown.note(Step(Range(0, 1), {f"{number:04}" + "\x00" * 10_000: 2**40 for number in range(MOST_OFFERED)}), [])
+    unknown.note(
+        CountedStep(Range(0, 1), {f"{number:04}" + "\x00" * 10_000: 2**40 for number in range(MOST_OFFERED)}), []
+    )
     offer = Offer(pipeline="p" * 200, instance="i" * 200, values=unknown.offer([]), more=True)
     assert len(offer.values) == MOST_OFFERED
     assert len(offer.to_bytes()) < 900_000

@@ -17,7 +17,7 @@ from shared.config.coercion import keys_of
 from shared.config.model import Config, Section, TopicSource
 from shared.config.store_access import PROPERTIES
 from shared.lake.connection.store_secrets import IDENTITY_SETTINGS, KEY_SETTINGS, S3_SETTINGS
-from shared.lake.direct.eligibility import Reason
+from shared.lake.direct.eligibility import ExtensionReason
 from tests.fast.shared.config.conftest import Load
 
 ROOT = Path(__file__).parents[4]
@@ -158,4 +158,4 @@ def _shown(tree: Any, path: str = "") -> Iterator[str]:
 def test_every_reason_why_the_extension_commits_is_explained() -> None:
     rows = re.findall(r"^\| (`[^|]+) \|", PAGE[PAGE.index("#### Who commits") :], re.MULTILINE)
     explained = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert {reason.value for reason in Reason} <= explained
+    assert {reason.value for reason in ExtensionReason} <= explained

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.config.deployment import load_all
-from shared.config.path_overlap import FEW, Claim, Paths, claim_of
+from shared.config.path_overlap import FEW, PathClaim, Paths, claim_of
 from shared.contracts.errors import ConfigError
 from shared.contracts.messages import LakeRef
 from tests.fast.shared.config.conftest import Load, Mistaken
@@ -88,16 +88,16 @@ def test_lakes_of_two_files_in_one_place_are_refused_with_both_files(tmp_path: P
 def test_few_questions_and_many_have_the_same_answers(asked_before: int) -> None:
     paths = Paths()
     for number in range(100):
-        paths.add(Claim(f"d{number}", number, ("s3", "bucket", f"{number}")))
+        paths.add(PathClaim(f"d{number}", number, ("s3", "bucket", f"{number}")))
     for _ in range(asked_before):
-        assert paths.clash(Claim("x", "x", ("s3", "other"))) is None
-    assert "is that of d7, " in str(paths.clash(Claim("x", "x", ("s3", "bucket", "7"))))
-    assert "lies within that of d7, " in str(paths.clash(Claim("x", "x", ("s3", "bucket", "7", "y"))))
-    assert "holds that of d" in str(paths.clash(Claim("x", "x", ("s3", "bucket"))))
-    assert paths.clash(Claim("x", 7, ("s3", "bucket", "7"))) is None
-    assert paths.clash(Claim("d7", "moved", ("s3", "bucket", "7"))) is None
-    paths.discard(Claim("d7", 7, ("s3", "bucket", "7")))
-    assert paths.clash(Claim("x", "x", ("s3", "bucket", "7"))) is None
+        assert paths.clash(PathClaim("x", "x", ("s3", "other"))) is None
+    assert "is that of d7, " in str(paths.clash(PathClaim("x", "x", ("s3", "bucket", "7"))))
+    assert "lies within that of d7, " in str(paths.clash(PathClaim("x", "x", ("s3", "bucket", "7", "y"))))
+    assert "holds that of d" in str(paths.clash(PathClaim("x", "x", ("s3", "bucket"))))
+    assert paths.clash(PathClaim("x", 7, ("s3", "bucket", "7"))) is None
+    assert paths.clash(PathClaim("d7", "moved", ("s3", "bucket", "7"))) is None
+    paths.discard(PathClaim("d7", 7, ("s3", "bucket", "7")))
+    assert paths.clash(PathClaim("x", "x", ("s3", "bucket", "7"))) is None
 
 
 def test_a_lake_whose_catalog_alone_knows_claims_nothing() -> None:

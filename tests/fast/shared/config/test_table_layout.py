@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.config.table_layout import LayoutRefused, Partition, SortKey, faults, partitions, sort_keys
+from shared.config.table_layout import LayoutRefused, PartitionField, SortKey, faults, partitions, sort_keys
 from shared.contracts.errors import ConfigError
 from shared.contracts.layout import TableLayout
 from tests.fast.shared.config.conftest import Load
@@ -17,13 +17,13 @@ routing: {field: tenant, key_columns: [id]}
 
 def test_partitions_are_columns_and_transforms_of_them() -> None:
     assert partitions('year(ts), Month ( "T ""s" ),tenant , "a,b(c)"') == (
-        Partition("year", "ts"),
-        Partition("month", 'T "s'),
-        Partition("identity", "tenant"),
-        Partition("identity", "a,b(c)"),
+        PartitionField("year", "ts"),
+        PartitionField("month", 'T "s'),
+        PartitionField("identity", "tenant"),
+        PartitionField("identity", "a,b(c)"),
     )
     assert partitions("") == partitions("  ") == ()
-    assert partitions("größe") == (Partition("identity", "größe"),)
+    assert partitions("größe") == (PartitionField("identity", "größe"),)
 
 
 def test_sort_keys_are_columns_with_a_direction() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.config.limits import Limits
+from shared.config.limits import LakeLimits
 from shared.config.topic_limits import hosts, refusals
 
 
@@ -24,11 +24,11 @@ def test_hosts_are_told_from_ports_and_protocols(servers: str, found: list[str])
 
 
 def test_hosts_are_compared_whatever_their_case() -> None:
-    limits = Limits(hosts=("*.internal",))
+    limits = LakeLimits(hosts=("*.internal",))
     assert dict(refusals({"bootstrap_servers": "A.INTERNAL:1"}, limits)) == {}
     assert set(dict(refusals({"bootstrap_servers": "a.internal.evil:1"}, limits))) == {"bootstrap_servers"}
 
 
 @pytest.mark.parametrize("wrong", [None, [], 7, {"properties": []}, {"format": "avro"}, {"bootstrap_servers": 7}])
 def test_what_has_another_shape_is_left_to_the_rules_of_shapes(wrong: object) -> None:
-    assert dict(refusals(wrong if isinstance(wrong, dict) else {}, Limits())) == {}
+    assert dict(refusals(wrong if isinstance(wrong, dict) else {}, LakeLimits())) == {}

@@ -13,7 +13,7 @@ from services.applier.records.record_format import KEY_TYPES, METADATA_TYPES, Ke
 from shared.config import topic_rules
 from shared.config.field_types import duckdb_spelling
 from shared.config.model import TopicFormat, TopicSource
-from shared.config.table_layout import Partition
+from shared.config.table_layout import PartitionField
 from shared.config.topic_rules import first_columns, size_in_bytes
 from shared.contracts.layout import TableLayout
 from shared.contracts.messages import SeedMode
@@ -267,4 +267,4 @@ def test_first_columns_have_the_types_that_the_table_will_tell(written: str, spe
 @pytest.mark.parametrize("written", ["TIMESTAMPTZ", "TIMESTAMP", "DATE"])
 def test_a_table_may_be_partitioned_by_the_time_of_any_column_that_is_declared_as_a_moment(written: str) -> None:
     columns = [Column(name, declared) for name, declared in first_columns(topic_at(written))]
-    assert keys_of(TableLayout(partitioned_by="year(at)"), columns, None)[0] == (Partition("year", "at"),)
+    assert keys_of(TableLayout(partitioned_by="year(at)"), columns, None)[0] == (PartitionField("year", "at"),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kafka.rejected import Origin, WireHeaders, reason_headers, redriven_headers, told_apart
+from shared.kafka.rejected import RejectedOrigin, WireHeaders, reason_headers, redriven_headers, told_apart
 
-ORIGIN = Origin("not_json", "the value is not JSON", "clicks", 3, 2**40, "2026-11-26T05:00:00+00:00")
+ORIGIN = RejectedOrigin("not_json", "the value is not JSON", "clicks", 3, 2**40, "2026-11-26T05:00:00+00:00")
 OWN: WireHeaders = [("trace", b"\xff\x00"), ("trace", None), ("viaduck-reason", b"mine"), ("", b"")]
 
 

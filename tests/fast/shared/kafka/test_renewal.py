@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from shared.contracts.errors import DependencyError
-from shared.kafka.broker import Broker, TopicIdentity
+from shared.kafka.broker import Broker, DescribedTopic
 from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
 
@@ -18,11 +18,11 @@ class ToldBroker(Broker):
         super().__init__(settings)
         self._told = list(told)
 
-    def identities(self, names: Iterable[str], timeout_s: float = 0.0) -> Mapping[str, TopicIdentity]:
+    def identities(self, names: Iterable[str], timeout_s: float = 0.0) -> Mapping[str, DescribedTopic]:
         said = self._told.pop(0) if len(self._told) > 1 else self._told[0]
         if isinstance(said, Exception):
             raise said
-        return {name: TopicIdentity(said, 1) for name in names}
+        return {name: DescribedTopic(said, 1) for name in names}
 
 
 def is_renewed(*told: Exception | str) -> bool:

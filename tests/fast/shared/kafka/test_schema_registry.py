@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shared.contracts.errors import SourceError
-from shared.kafka.schema_registry import PROPERTIES, RegistrySettings, Schema, SchemaRegistry
+from shared.kafka.schema_registry import PROPERTIES, RegisteredSchema, RegistrySettings, SchemaRegistry
 from tests.servers.certificates import Authority
 from tests.servers.ports import free_port
 from tests.servers.registry import Registry, running_registry
@@ -32,8 +32,8 @@ def test_a_schema_is_fetched_once(registry: Registry) -> None:
     registry.add(7, "long")
     registry.add(8, {"type": "object"}, "JSON")
     with closing(client(registry)) as schemas:
-        assert [schemas.schema(7) for _ in range(3)] == [Schema("AVRO", '"long"')] * 3
-        assert schemas.schema(8) == Schema("JSON", '{"type": "object"}')
+        assert [schemas.schema(7) for _ in range(3)] == [RegisteredSchema("AVRO", '"long"')] * 3
+        assert schemas.schema(8) == RegisteredSchema("JSON", '{"type": "object"}')
     assert [path for path, _ in registry.asked] == ["/schemas/ids/7", "/schemas/ids/8"]
 
 

@@ -9,7 +9,7 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics
-from shared.kafka.work_consumer import Partition, WorkConsumer
+from shared.kafka.work_consumer import PartitionId, WorkConsumer
 from tests.fast.waiting import eventually
 
 GROUP = "appliers"
@@ -57,7 +57,7 @@ def test_items_whose_offsets_were_not_committed_come_again(
     with member(settings) as consumer:
         first = take(consumer, 3)
         done = first[0]
-        consumer.commit({Partition(done.topic, done.partition): done.offset + 1})
+        consumer.commit({PartitionId(done.topic, done.partition): done.offset + 1})
     with member(settings, "two") as consumer:
         assert [record.offset for record in take(consumer, 2)] == [record.offset for record in first[1:]]
 
@@ -66,7 +66,7 @@ def test_offsets_given_at_the_end_are_committed(settings: KafkaSettings, topics:
     publish(publisher, topics, ["a", "a"])
     consumer = WorkConsumer(settings, "one", f"{settings.prefix}-{GROUP}", [topics.work])
     last = take(consumer, 2)[-1]
-    consumer.close({Partition(last.topic, last.partition): last.offset + 1})
+    consumer.close({PartitionId(last.topic, last.partition): last.offset + 1})
     publish(publisher, topics, ["a"])
     with member(settings, "two") as after:
         assert [record.offset for record in take(after, 1)] == [last.offset + 1]
@@ -103,7 +103,7 @@ def test_a_paused_partition_hands_out_nothing_until_it_is_resumed(
 
 def test_pausing_or_committing_partitions_of_others_does_nothing(settings: KafkaSettings, topics: Topics) -> None:
     with member(settings) as consumer:
-        foreign = Partition(topics.work, 77)
+        foreign = PartitionId(topics.work, 77)
         consumer.pause([foreign])
         consumer.commit({foreign: 1})
 
@@ -111,7 +111,7 @@ def test_pausing_or_committing_partitions_of_others_does_nothing(settings: Kafka
 def test_a_second_member_takes_over_some_partitions_and_the_first_hears_of_it(
     settings: KafkaSettings, topics: Topics
 ) -> None:
-    revoked: list[frozenset[Partition]] = []
+    revoked: list[frozenset[PartitionId]] = []
     group = f"{settings.prefix}-{GROUP}"
     one = WorkConsumer(settings, "one", group, [topics.work], on_revoke=revoked.append)
     eventually(lambda: one.poll(0.1) == [] and one.assigned)

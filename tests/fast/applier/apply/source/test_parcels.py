@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from services.applier.apply.source.parcels import Fetched, Parcels, sorted_parcels
+from services.applier.apply.source.parcels import FetchedParcels, Parcels, sorted_parcels
 
 
 @pytest.mark.parametrize("in_order", [True, False])
@@ -33,7 +33,7 @@ def test_rows_that_nobody_has_are_none() -> None:
 
 
 def test_rows_are_fetched_once_also_where_they_are_too_many() -> None:
-    fetched, asked = Fetched(), list[str]()
+    fetched, asked = FetchedParcels(), list[str]()
 
     def fetch(name: str, found: Parcels | None) -> Parcels | None:
         asked.append(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.config.table_layout import Partition, SortKey
+from shared.config.table_layout import PartitionField, SortKey
 from shared.contracts.errors import DestinationError
 from shared.contracts.layout import NO_LAYOUT, SAME, TableLayout
 from shared.lake.catalog.arrangement import Arrangement
@@ -55,7 +55,7 @@ def test_the_same_is_what_the_source_has() -> None:
         (("month", "Ts"), ("identity", "v")), (('"v"', "DESC", "NULLS_FIRST"), ("id", "ASC", "NULLS_LAST"))
     )
     by, order = keys_of(layout(SAME, SAME), COLUMNS, source)
-    assert by == (Partition("month", "Ts"), Partition("identity", "v"))
+    assert by == (PartitionField("month", "Ts"), PartitionField("identity", "v"))
     assert order == (SortKey("v", descending=True, nulls_first=True), SortKey("id"))
     assert keys_of(layout(SAME, SAME), COLUMNS, None) == ((), ()), "where the source is not looked at"
 

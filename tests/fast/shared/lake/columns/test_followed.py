@@ -13,7 +13,7 @@ from shared.contracts.evolution import EvolutionPolicy
 from shared.lake.columns import followed as followed_columns
 from shared.lake.columns import history as column_history
 from shared.lake.columns.evolution import NotFollowed, steps_between
-from shared.lake.columns.followed import Evolution, breaks, evolution, named
+from shared.lake.columns.followed import ColumnEvolution, breaks, evolution, named
 from shared.lake.columns.history import ColumnVersion, Field, Versions
 from shared.lake.columns.identity import Identifying
 
@@ -86,7 +86,7 @@ THEN, NOW = (field(1, "a"), field(2, "b")), (field(1, "b"), field(2, "a"), field
 
 
 def test_a_tables_own_columns_are_found_by_the_names_that_the_source_has_by_now() -> None:
-    exchanged = Evolution(THEN, NOW, steps_between(THEN, NOW))
+    exchanged = ColumnEvolution(THEN, NOW, steps_between(THEN, NOW))
     before, after = (field(7, "a"), field(8, "b")), (field(7, "b"), field(8, "a"), field(9, "c"))
     assert named(before, exchanged, ("a", "B")) == (before[1], before[0])
     assert named(after, exchanged, ("a", "b")) == (after[1], after[0])
@@ -94,7 +94,7 @@ def test_a_tables_own_columns_are_found_by_the_names_that_the_source_has_by_now(
 
 
 def test_columns_that_a_table_does_not_have_are_not_found() -> None:
-    exchanged = Evolution(THEN, NOW, steps_between(THEN, NOW))
+    exchanged = ColumnEvolution(THEN, NOW, steps_between(THEN, NOW))
     assert named((field(7, "a"), field(8, "b")), exchanged, ("c",)) is None
     assert named((field(7, "a"), field(8, "x")), exchanged, ("a",)) is None
     assert named((), None, ("a",)) is None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from shared.lake.columns.history import ColumnVersion, Field, Terms, reshapings, terms_changed, terms_of
-from shared.lake.columns.terms import NO_COMMENTS, Clause, Comments, Described, Kind, created, of_new, to_carry
+from shared.lake.columns.terms import NO_COMMENTS, Clause, Comments, Described, TermKind, created, of_new, to_carry
 
 PLAIN = Terms()
 NEEDED, SEVEN = Terms(required=True), Terms(default="7")
@@ -36,8 +36,8 @@ def test_nulls_are_allowed_before_the_rows_and_forbidden_after_them() -> None:
     was = column(7, "a"), column(8, "b")
     wanted = described(column(7, "a", NEEDED), column(8, "b"))
     carried = to_carry(described(column(1, "a"), column(2, "b", NEEDED)), was, wanted)
-    assert carried.before == (Clause(Kind.LOOSEN, "b"),)
-    assert carried.after == (Clause(Kind.REQUIRE, "a"),)
+    assert carried.before == (Clause(TermKind.LOOSEN, "b"),)
+    assert carried.after == (Clause(TermKind.REQUIRE, "a"),)
 
 
 def test_columns_are_told_by_their_ids_and_named_as_they_are_then() -> None:

@@ -23,7 +23,7 @@ from shared.lake.connection.store_secrets import (
     keys_of,
     use_keys,
 )
-from shared.lake.direct.lakes import Instance
+from shared.lake.direct.lakes import DirectInstance
 from shared.lake.failure import classify
 from tests.servers.sts import Sts
 
@@ -183,7 +183,7 @@ def test_a_roles_credentials_are_renewed_before_they_expire(monkeypatch: pytest.
     clock = [0.0]
     monkeypatch.setattr("shared.lake.direct.lakes.monotonic", lambda: clock[0])
     made, path = lake("s3", {**CHAIN, "s3_chain": "env"}), "s3://bucket/x/"
-    with closing(Instance(None, 4, frozenset({AWS}))) as instance:
+    with closing(DirectInstance(None, 4, frozenset({AWS}))) as instance:
         ids = []
         for number, seconds in enumerate((0.0, 200.0, 300.0, 400.0)):
             clock[0] = seconds
