@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 import pytest
 
@@ -22,6 +23,7 @@ from shared.contracts.upkeep import TableWear
 from shared.lake.connection import postgres as postgres_connections
 from shared.lake.connection.engine import read_whole, release
 from shared.lake.connection.postgres import PostgresConnections
+from shared.lake.connection.query import Question
 from shared.lake.direct import catalogs
 from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
@@ -209,6 +211,27 @@ def test_a_rivals_commit_makes_the_batch_fail_as_a_whole_and_is_not_lost(
     assert rig.rows("a") == rig.expected("a")
     assert rig.look("a", "SELECT * FROM dst.main.rival") == [(1,)]
     assert orphans(rig) == []
+
+
+@pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
+def test_a_batch_that_the_catalogs_file_could_not_take_is_told_and_leaves_no_file(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, position = SqliteCatalog._say, rig.head
+
+    def full(catalog: SqliteCatalog, question: Question) -> list[Any]:
+        if "INTO {}ducklake_data_file" in question.text:
+            raise duckdb.IOException("database or disk is full")
+        return real(catalog, question)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteCatalog, "_say", full)
+        progress = changed(rig)
+    assert (progress.outcome, progress.error and progress.error.type) == (Outcome.FAILED, "storage_failed")
+    assert orphans(rig) == []
+    (again,) = rig.changes(position, "a")
+    assert again.commit is CommitPath.DIRECT
+    assert rig.rows("a") == rig.expected("a")
 
 
 def test_a_connection_on_which_batches_failed_one_after_the_other_is_as_good_as_before(

@@ -219,15 +219,20 @@ class SqliteCatalog(_KeepsOthersOut):
                 raise RivalCommitted("the newest snapshot or the cursor is another one")
             for question in (*commit.rest, *commit.made):
                 self._say(question)
-            self._con.execute("COMMIT")
         except duckdb.Error as error:
             self._roll_back()
-            if "database is locked" in str(error) or "UNIQUE constraint" in str(error):
-                raise RivalCommitted("another writer was quicker") from error
-            raise
+            raise _rival_of(error) or NotCommitted(type(error).__name__) from error
         except NotCommitted:
             self._roll_back()
             raise
+        try:
+            self._con.execute("COMMIT")
+        except duckdb.Error as error:
+            self._roll_back()
+            rival = _rival_of(error)
+            if rival is None:
+                raise
+            raise rival from error
 
     def _keep_others_out(self) -> bool:
         """By a row that it takes back: a file has one lock for all who write. The system takes it from a process that
@@ -262,3 +267,9 @@ class SqliteCatalog(_KeepsOthersOut):
     def _roll_back(self) -> None:
         with contextlib.suppress(duckdb.Error):  # ended already by the error
             self._con.execute("ROLLBACK")
+
+
+def _rival_of(error: duckdb.Error) -> RivalCommitted | None:
+    """Whether another writer was quicker, which SQLite may say at COMMIT, too; nothing is done then."""
+    was_quicker = "database is locked" in str(error) or "UNIQUE constraint" in str(error)
+    return RivalCommitted("another writer was quicker") if was_quicker else None
