@@ -246,7 +246,7 @@ def test_a_lost_acknowledgement_costs_no_file_and_the_answer_tells_what_was_skip
     for answer in (said, probed(topic)):
         assert answer.skipped is not None
         assert answer.skipped.model_dump() == skipped
-    assert len(worker_state._worker.pool) == 1  # type: ignore[union-attr]  # of the seed alone
+    assert len(worker_state._worker.pool) == 0, "no lake stays attached"  # type: ignore[union-attr]
 
 
 def probed(topic: TopicRig) -> Progress:
