@@ -139,7 +139,7 @@ class DestinationApplier:
         raise AssertionError("unreachable")
 
     def _keeps_files(self, change: DestinationChange) -> bool:
-        """Whether an attach is spent so that no file is lost: not where the extension was asked to commit all changes."""
+        """Whether an attach is spent lest a file be lost: not where the extension was asked to commit everything."""
         return change.target.lake.sqlite_file is None and self._limits.commit != "extension"
 
     @contextmanager
