@@ -4,6 +4,7 @@ of columns is left to it."""
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from services.applier.apply.direct import look as direct_look
 from services.applier.worker import worker_state
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
+from shared.lake.attached.pool import LakePool
 from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
@@ -97,13 +99,20 @@ def test_a_lake_that_is_open_is_used_after_its_columns_were_changed_directly(
     for changes in (COLUMN_AND_ROWS, (f"ALTER TABLE {T} DROP COLUMN w", f"ALTER TABLE {T} RENAME COLUMN v TO u")):
         rig.write("a", flush)
         assert applied(rig, f"UPDATE {T} SET tenant = tenant WHERE id = 1").commit_reason == "cursor_in_file"
-        assert pool.has_open(rig.lake("a"))
+        assert count(pool, rig) == len(rig.expected("a"))  # as upkeep opens it
         direct(applied(rig, *changes))
         assert pool.has_open(rig.lake("a")) != lets_go
         rig.write("a", flush)
         by_extension = applied(rig, f"DELETE FROM {T} WHERE id = 3", f"UPDATE {T} SET tenant = 'a' WHERE id < 3")
         assert by_extension.commit_reason == "cursor_in_file"
+        assert count(pool, rig) == len(rig.expected("a"))
         direct(applied(rig, f"INSERT INTO {T} (id, tenant) VALUES (3, 'a')"))
+
+
+def count(pool: LakePool, rig: ApplyRig) -> int:
+    """What the lake holds as this worker has it open."""
+    with pool.use(rig.lake("a"), read_only=False) as lake, closing(lake.cursor()) as con:
+        return int(con.execute("SELECT count(*) FROM lake.main.t").fetchall()[0][0])
 
 
 def test_a_column_that_comes_after_another_went_is_none_of_it(rig: ApplyRig) -> None:
