@@ -36,6 +36,7 @@ from shared.kafka.schema_registry import RegistrySettings
 from shared.kafka.settings import KafkaSettings
 from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect
+from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
 
 WITHIN_S = 30.0
@@ -56,7 +57,12 @@ class Topic:
         """What is sent from now on is sent by a client that knows of no former topic of the name."""
         given = {name.replace("_", "."): value for name, value in config.items()}
         wait_for(self.admin.create_topics([NewTopic(self.name, partitions, 1, config=given)]))
+        eventually(lambda: self._is_told(partitions))  # a broker hears of it after the controller
         self._producer = self._connected()
+
+    def _is_told(self, partitions: int) -> bool:
+        told = self.admin.list_topics(self.name, timeout=10).topics[self.name]
+        return told.error is None and len(told.partitions) == partitions
 
     def _connected(self) -> Producer:
         return Producer({"bootstrap.servers": self.kafka.bootstrap, "linger.ms": 5, "message.max.bytes": 10_000_000})
