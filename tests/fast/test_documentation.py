@@ -62,6 +62,7 @@ def test_the_glossary_is_in_order_and_names_each_term_once() -> None:
     assert sorted(set(GLOSSARY)) == GLOSSARY
 
 
+@pytest.mark.slow
 def test_every_noun_of_the_rest_interface_is_in_the_glossary() -> None:
     paths = build(Sources(dict, dict, str), Guard(loopback=True)).openapi()["paths"]
     words = {part.partition(":")[0] for path in paths for part in path.split("/") if part and "{" not in part}
