@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import typer.main
 from pydantic import BaseModel
@@ -31,7 +31,7 @@ FOLDER = ROOT / "docs/reference"
 BEGIN, END = "<!-- made by python -m tests.reference -->\n", "<!-- end of what was made -->"
 ROW = re.compile(r"^\| `([^`]+)` \|.* \| ([^|]*) \|$")
 LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
-LOG_CALLS = {f"log.{level}" for level in LEVELS}
+LOGS = re.compile(rf"\blog\.({'|'.join(LEVELS)})\(")
 
 Meanings = dict[tuple[str, str], str]
 """What is written by hand, by the section and the first cell of its row."""
@@ -126,15 +126,18 @@ def _type(field: dict[str, Any], schema: dict[str, Any]) -> str:
 # -- log events --------------------------------------------------------------------------------------------------------
 
 
-def log_calls() -> Iterator[tuple[Path, ast.Call]]:
-    for folder in ("services", "shared"):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            text = file.read_text()
-            if "log." not in text:  # parsing takes most of the time
-                continue
-            for node in ast.walk(ast.parse(text)):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) in LOG_CALLS:
-                    yield file, node
+@cache
+def log_calls() -> tuple[tuple[Path, ast.Call], ...]:
+    """Only files that log are parsed, once: that takes all the time."""
+    files = sorted(file for folder in ("services", "shared") for file in (ROOT / folder).rglob("*.py"))
+    texts = {file: text for file in files if LOGS.search(text := file.read_text())}
+    return tuple((file, node) for file, text in texts.items() for node in ast.walk(ast.parse(text)) if _logs(node))
+
+
+def _logs(node: ast.AST) -> TypeGuard[ast.Call]:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    return isinstance(node.func.value, ast.Name) and node.func.value.id == "log" and node.func.attr in LEVELS
 
 
 def log_events(known: Meanings) -> str:

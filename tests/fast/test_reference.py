@@ -49,7 +49,6 @@ def test_a_meaning_that_is_written_by_hand_stays() -> None:
     assert "| Mine |" in made("log-events.md", mine)
 
 
-@pytest.mark.slow
 def test_log_events_are_stable_keys() -> None:
     for file, call in log_calls():
         (event,) = call.args
