@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -25,6 +26,7 @@ from shared.lake.connection.attach import attach, detach
 from shared.lake.connection.engine import connect, release
 from shared.lake.connection.new_catalog import create_catalog
 from shared.lake.connection.postgres import PostgresConnections
+from tests.servers.s3 import S3
 
 MakeLake = Callable[[str, Path], ResolvedLake]
 """A new, empty place for a lake of that name with its data in that folder."""
@@ -64,6 +66,15 @@ def schema_of(lake: ResolvedLake) -> dict[str, str]:
 def owners_connection(lake: ResolvedLake) -> psycopg.Connection[Any]:
     """To a Postgres catalog; tables without a schema are this lake's own."""
     return psycopg.connect(make_conninfo(lake.conninfo, options=f"-c search_path={lake.schema}"))
+
+
+def lake_on(catalog: str, s3: S3 | None, folder: Path) -> ResolvedLake:
+    """An empty place for a lake with its files in ``folder``, or in a bucket of its own."""
+    if s3 is None:
+        return ResolvedLake(catalog, None, str(folder / "files"))
+    bucket = f"lake-{uuid.uuid4().hex[:8]}"
+    s3.create_bucket(bucket)
+    return ResolvedLake(catalog, None, f"s3://{bucket}/l/", properties=s3.properties(s3.admin))
 
 
 def begin(lake: ResolvedLake) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,9 +16,9 @@ import pytest
 from shared.config.catalogs import ResolvedLake
 from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect, release
+from tests.lake.rig import lake_on
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
-from tests.servers.s3 import S3
 
 MERGE = ("CALL ducklake_merge_adjacent_files('l', 't')",)
 FLUSH = ("CALL ducklake_flush_inlined_data('l', table_name => 't')",)
@@ -74,12 +73,8 @@ def opened(lake: ResolvedLake) -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture(params=["disk", "s3"])
 def stage(request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path) -> Iterator[Stage]:
     database = postgres.lend_database()
-    lake = ResolvedLake(f"postgres:{postgres.dsn(database)}", None, str(tmp_path / "data"))
-    if request.param == "s3":
-        s3: S3 = request.getfixturevalue("s3")
-        bucket = f"lost-{uuid.uuid4().hex[:8]}"
-        s3.create_bucket(bucket)
-        lake = replace(lake, data_path=f"s3://{bucket}/l/", properties=s3.properties(s3.admin))
+    s3 = request.getfixturevalue("s3") if request.param == "s3" else None
+    lake = lake_on(f"postgres:{postgres.dsn(database)}", s3, tmp_path)
     with opened(lake) as con:
         con.execute("CREATE TABLE l.t (i BIGINT)")
         con.execute("CALL l.set_option('data_inlining_row_limit', 0)")

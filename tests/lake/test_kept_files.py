@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -20,12 +18,11 @@ from shared.contracts.messages import CommitPath, Outcome, Progress
 from shared.contracts.upkeep import StepOutcome, UpkeepStep
 from shared.lake.attached.pool import LakePool
 from tests.lake.conftest import MakeRig
-from tests.lake.rig import ApplyRig
+from tests.lake.rig import ApplyRig, lake_on
 from tests.lake.test_upkeep import inlined, live
 from tests.lake.test_upkeep_steps import run
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
-from tests.servers.s3 import S3
 from tests.torture.faults.catalogs import OURS
 
 pytestmark = pytest.mark.parametrize("make_lake", ["postgres"], indirect=True)
@@ -41,13 +38,8 @@ def proxy(postgres: Postgres) -> Iterator[Proxy]:
 def place(request: pytest.FixtureRequest, postgres: Postgres, proxy: Proxy, tmp_path: Path) -> Iterator[ResolvedLake]:
     """An empty place for a lake with its catalog behind the proxy."""
     database = postgres.lend_database()
-    lake = ResolvedLake(f"postgres:{postgres.dsn(database, port=proxy.port)}", None, str(tmp_path / "kept"))
-    if request.param == "s3":
-        s3: S3 = request.getfixturevalue("s3")
-        bucket = f"kept-{uuid.uuid4().hex[:8]}"
-        s3.create_bucket(bucket)
-        lake = replace(lake, data_path=f"s3://{bucket}/l/", properties=s3.properties(s3.admin))
-    yield lake
+    s3 = request.getfixturevalue("s3") if request.param == "s3" else None
+    yield lake_on(f"postgres:{postgres.dsn(database, port=proxy.port)}", s3, tmp_path)
     worker_state.forget()
     postgres.take_back(database)
 
@@ -83,62 +75,68 @@ def compacted(rig: ApplyRig) -> None:
     assert step.outcome is StepOutcome.DONE, step.reason
 
 
-def test_a_lost_acknowledgement_of_the_extensions_costs_no_file(rig: ApplyRig, proxy: Proxy) -> None:
-    proxy.lose_commits(1, holds=OURS)
+LOST, CUT = "nobody hears of it", "it never arrives"
+
+
+@pytest.fixture(params=[LOST, CUT])
+def ambush(request: pytest.FixtureRequest, proxy: Proxy) -> Iterator[Callable[[], None]]:
+    """Has the next COMMIT of ours go wrong, which has to have happened by the end."""
+
+    def lay() -> None:
+        if request.param == LOST:
+            proxy.lose_commits(1, holds=OURS)
+        else:
+            proxy.cut_commits(1, None, holds=OURS)
+
+    yield lay
+    met = (1, 0, 0) if request.param == LOST else (0, 1, 0)
+    assert (proxy.commits_lost, proxy.commits_cut, proxy.commits_arrived) == met
+
+
+def test_a_commit_of_the_extensions_loses_no_file_and_comes_once(rig: ApplyRig, ambush: Callable[[], None]) -> None:
+    ambush()
     answer = altered(rig)
     assert (answer.outcome, answer.commit) == (Outcome.APPLIED, CommitPath.EXTENSION), answer.error
-    assert proxy.commits_lost == 1
     assert rig.rows("a") == rig.expected("a")
     assert rig.commits("a") == 2
 
 
-def test_a_commit_of_the_extensions_that_never_arrived_is_tried_again_at_once(rig: ApplyRig, proxy: Proxy) -> None:
-    proxy.cut_commits(1, None, holds=OURS)
-    answer = altered(rig)
-    assert (answer.outcome, answer.commit) == (Outcome.APPLIED, CommitPath.EXTENSION), answer.error
-    assert (proxy.commits_cut, proxy.commits_arrived) == (1, 0)
-    assert rig.rows("a") == rig.expected("a")
-    assert rig.commits("a") == 2
-
-
-def test_a_seed_that_the_extension_commits_loses_no_file(rig: ApplyRig, proxy: Proxy) -> None:
+def test_nor_does_a_seed_that_the_extension_commits(rig: ApplyRig, ambush: Callable[[], None]) -> None:
     """Over a table of its owner's, which he gave up."""
     rig.write("a", "DROP TABLE dst.main.t", "CREATE TABLE dst.main.t AS SELECT 1::BIGINT AS id")
     rig.add("a", generation=2, replace=True)
-    proxy.lose_commits(1, holds=OURS)
+    ambush()
     (answer,) = rig.seed("a")
     assert (answer.outcome, answer.commit) == (Outcome.APPLIED, CommitPath.EXTENSION), answer.error
-    assert proxy.commits_lost == 1
     assert rig.rows("a") == rig.expected("a")
 
 
-def test_a_lost_acknowledgement_of_rows_that_upkeep_moved_costs_no_file(rig: ApplyRig, proxy: Proxy) -> None:
-    position = rig.head
-    rig.sql("UPDATE src.main.t SET v = {'x': -2} WHERE id < 50")
-    rig.changes(position, "a")
+def test_nor_do_rows_that_upkeep_moved(rig: ApplyRig, ambush: Callable[[], None]) -> None:
+    change(rig, 50)
     assert live(rig) == (2, 1)
-    proxy.lose_commits(1, holds=OURS)
+    ambush()
     compacted(rig)
-    assert proxy.commits_lost == 1
     assert live(rig) == (1, 0)
     assert rig.rows("a") == rig.expected("a")
 
 
-def test_a_lost_acknowledgement_of_rows_that_upkeep_flushed_costs_no_file(
-    make_rig: MakeRig, place: ResolvedLake, proxy: Proxy
-) -> None:
+def test_nor_do_rows_that_upkeep_flushed(make_rig: MakeRig, place: ResolvedLake, ambush: Callable[[], None]) -> None:
     rig = seeded(make_rig, place, "extension")
     worker_state.forget()
     rig.write("a", "CALL dst.set_option('data_inlining_row_limit', 50, table_name => 't')")
-    position = rig.head
-    rig.sql("UPDATE src.main.t SET v = {'x': -2} WHERE id < 9")
-    rig.changes(position, "a")
+    change(rig, 9)
     assert inlined(rig) == (9, 9)
-    proxy.lose_commits(1, holds=OURS)
+    ambush()
     compacted(rig)
-    assert proxy.commits_lost == 1
     assert inlined(rig) == (0, 0)
     assert rig.rows("a") == rig.expected("a")
+
+
+def change(rig: ApplyRig, count: int) -> None:
+    """So many rows get another value."""
+    position = rig.head
+    rig.sql(f"UPDATE src.main.t SET v = {{'x': -2}} WHERE id < {count}")
+    rig.changes(position, "a")
 
 
 @pytest.mark.parametrize("place", ["disk"], indirect=True)

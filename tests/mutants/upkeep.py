@@ -127,5 +127,5 @@ MISTAKES = (
     Mistake("wear-without-old-deletes", "rows that were deleted earlier do not ask for a compaction",
             _old_deletes_are_no_wear, ("tests/fast/applier/apply/maintenance/test_table_wear.py",)),
     Mistake("files-go-with-an-answer", "DuckLake may delete what it has committed and not heard of",
-            _files_go_with_an_answer, ("tests/lake/test_kept_files.py", "-k", "lost_acknowledgement and disk")),
+            _files_go_with_an_answer, ("tests/lake/test_kept_files.py", "-k", "loses_no_file and disk")),
 )  # fmt: skip
