@@ -132,6 +132,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/lake/columns/test_identity.py",
     "tests/fast/shared/lake/connection/test_engine.py",
     "tests/fast/shared/lake/test_failure.py",
+    "tests/fast/shared/lake/test_stamp.py",
     "tests/fast/shared/lake/checks/test_layout_keys.py",
     "tests/fast/shared/runtime/test_metrics.py",
     "tests/fast/world/test_oracle.py",

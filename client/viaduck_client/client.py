@@ -214,7 +214,10 @@ class Client:
         return self._operation(found) if drop else None
 
     def history(self, pipeline: str, destination: str, limit: int = 50) -> list[dict[str, Any]]:
-        """What was applied, the newest first, from the destination's own commits."""
+        """What was applied, the newest first, from the destination's own commits.
+
+        ``path`` says who made each: Viaduck itself (``direct``), DuckLake's ``extension``, or None where it is unknown.
+        """
         return self._some(f"{_destination(pipeline, destination)}/history", limit)
 
     def at(

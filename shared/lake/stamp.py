@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from shared.contracts.messages import Count, Generation, Position
+from shared.contracts.messages import CommitPath, Count, Generation, Position
 from shared.contracts.positions import LONGEST_SPELLING
 
 LONGEST = 4_000 + 4 * LONGEST_SPELLING
@@ -36,8 +36,8 @@ class StampRead(BaseModel):
     item: StampText
     deleted: Count
     inserted: Count
-    commit: StampText = "extension"
-    """Who committed it; stamps of before say nothing."""
+    commit: StampText | None = None
+    """Who committed it, in its own word; stamps of before say nothing."""
     columns: tuple[Annotated[str, Field(max_length=LONGEST_LIST)], ...] = ()
     """What became of the table's columns, in words."""
     through_at: Annotated[str, Field(max_length=LONGEST_SPELLING)] | None = None
@@ -49,6 +49,11 @@ class StampRead(BaseModel):
 
     rewound: bool = False
     """A seed that took out the rows of a topic's records from ``through`` on, and left those before it."""
+
+    @property
+    def path(self) -> CommitPath | None:
+        """Who committed it; None where it does not say so, or in a word that Viaduck never writes."""
+        return next((each for each in CommitPath if each.value == self.commit), None)
 
     def speaks_of(self, pipeline: str, destination: str) -> bool:
         return (self.pipeline, self.destination) == (pipeline, destination)

@@ -11,8 +11,8 @@ from services.cli.output.sanitize import cell
 from services.cli.output.status_table import print_json
 from services.cli.runtime.console import console
 
-COMMITS = ("snapshot", "at", "source_at", "kind", "generation", "after", "through", "deleted", "inserted", "columns",
-           "seconds")  # fmt: skip
+COMMITS = ("snapshot", "at", "source_at", "kind", "path", "generation", "after", "through", "deleted", "inserted",
+           "columns", "seconds")  # fmt: skip
 CHANGES = ("at", "author", "destination", "deed", "generation", "version", "changes")
 OPERATIONS = ("id", "destination", "kind", "state", "generation", "to", "created_at", "finished_at")
 TOKENS = ("id", "name", "scope", "pipelines", "author", "created_at", "revoked_at", "revoked_by")

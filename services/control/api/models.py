@@ -27,7 +27,7 @@ from services.control.store.audit_log import RegistryRebuilt
 from services.control.view.destination_status import EXAMPLE, PipelineStatus, Status, View, status
 from services.control.web import problems
 from services.control.web.problems import FieldProblem
-from shared.contracts.messages import LakeRef, Problem, SeedMode
+from shared.contracts.messages import CommitPath, LakeRef, Problem, SeedMode
 from shared.contracts.projection import project
 from shared.contracts.upkeep import UpkeepOrder, UpkeepOverride, UpkeepResult, UpkeepStep
 
@@ -285,6 +285,8 @@ class Commit(StampedSnapshot):
     item: str
     deleted: int
     inserted: int
+    path: CommitPath | None = None
+    """Who committed it: Viaduck itself (`direct`) or DuckLake's extension; null where its stamp does not say."""
     columns: tuple[str, ...] = ()
     """What became of the table's columns, such as `rename v to w`."""
     source_at: datetime | None = None

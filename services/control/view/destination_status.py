@@ -19,7 +19,7 @@ from services.control.view.observed_state import ObservedLife
 from services.control.view.pipeline_retention import PipelineRetention, warning
 from services.control.view.topic_lag import TopicLag, topic_lag
 from shared.contracts.evolution import EvolutionPolicy
-from shared.contracts.messages import DesiredState, Problem, Progress
+from shared.contracts.messages import CommitPath, DesiredState, Problem, Progress
 from shared.contracts.projection import project
 from shared.contracts.ranges import NOT_SEEDED
 from shared.contracts.reports import Lagging
@@ -50,7 +50,8 @@ class ErrorShown(Problem):
 EXAMPLE: dict[str, Any] = {
     "id": "quacksworth-lake", "pipeline": "events", "routing_value": "quacksworth", "state": "parked", "generation": 1,
     "position": 15, "known_through": 15, "source_snapshot": 17, "lag_snapshots": 2, "lag_seconds": 4.5,
-    "rows_applied": 1200, "last_applied_at": "2026-01-01T00:00:00Z", "managed_by": "api",
+    "rows_applied": 1200, "last_applied_at": "2026-01-01T00:00:00Z", "commit": "extension",
+    "commit_reason": "schema_change", "managed_by": "api",
     "notice": "another layout is declared and holds from the next reseed on: partitioned by year(ts)",
     "topic": {
         "lag_records": 2,
@@ -86,6 +87,11 @@ class Status(BaseModel):
     yet or for a while, the destination was never reached, or its cursor was not read."""
     rows_applied: int
     last_applied_at: datetime | None
+    commit: CommitPath | None = None
+    """Who made the commit of ``position``: Viaduck itself (``direct``) or DuckLake's extension. Null where control has
+    not heard it."""
+    commit_reason: str | None = None
+    """Why DuckLake's extension made it, where Viaduck would have otherwise."""
     managed_by: Literal["file", "api"]
     notice: str | None = None
     """What is declared of it and does not hold yet, and the action after which it does, or what its table could not be
@@ -221,6 +227,8 @@ def status(view: View, destination: str) -> Status:
         lag_seconds=_lag_seconds(view, trusted, destination, known),
         rows_applied=0 if seen is None or seen.rows_applied is None else seen.rows_applied,
         last_applied_at=None if seen is None else seen.last_applied_at,
+        commit=None if seen is None else seen.commit,
+        commit_reason=None if seen is None else seen.commit_reason,
         managed_by=held.managed_by,
         notice=_notice(held),
         topic=None if trusted is None else topic_lag(trusted.report, seen, unsure=_is_unsure(view, trusted)),

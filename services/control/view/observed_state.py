@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from shared.contracts.messages import ItemKind, Outcome, Problem, Progress
+from shared.contracts.messages import CommitPath, ItemKind, Outcome, Problem, Progress
 
 KEPT = 50
 """Applies of a destination whose durations are kept, the newest: control holds them in memory for every destination."""
@@ -35,6 +35,10 @@ class ObservedLife:
     """The source's own spelling of where an applier last found nothing of the destination's, where it has one."""
     rows_applied: int | None = None
     last_applied_at: datetime | None = None
+    commit: CommitPath | None = None
+    """Who made the commit of ``position``; None where its answer was not heard, or does not say."""
+    commit_reason: str | None = None
+    """Why DuckLake's extension made it, where Viaduck would have otherwise."""
     error: Problem | None = None
     since: datetime | None = None
     """When the first answer with this type of error came."""
@@ -73,6 +77,7 @@ def _moved(before: ObservedLife, progress: Progress) -> ObservedLife:
     # An answer that comes twice or late must not take a position back; a look at the cursor itself may.
     looked = progress.outcome is Outcome.GAP or progress.kind is ItemKind.PROBE
     position = _or(progress.position, before.position) if looked else _furthest(before.position, progress.position)
+    commit, commit_reason = _who_committed(position, before, progress)
     return replace(
         before,
         at=progress.at,
@@ -82,6 +87,8 @@ def _moved(before: ObservedLife, progress: Progress) -> ObservedLife:
         through_at=None if progress.outcome is Outcome.GAP else progress.through_at or before.through_at,
         rows_applied=_or(progress.rows_applied, before.rows_applied),
         last_applied_at=progress.at if applied else before.last_applied_at,
+        commit=commit,
+        commit_reason=commit_reason,
         took=_timed(before.took, progress) if applied else before.took,
     )
 
@@ -91,6 +98,16 @@ def _spelled(position: int | None, before: ObservedLife, progress: Progress) -> 
     if position == progress.position and progress.position_at is not None:
         return progress.position_at
     return before.position_at if position == before.position else None
+
+
+def _who_committed(
+    position: int | None, before: ObservedLife, progress: Progress
+) -> tuple[CommitPath | None, str | None]:
+    """Who made the commit that reached the position, and why; unknown where only a look at the cursor has shown it."""
+    applied = progress.outcome is Outcome.APPLIED and progress.kind in APPLYING
+    if applied and progress.position == position:
+        return progress.commit, progress.commit_reason
+    return (before.commit, before.commit_reason) if position == before.position else (None, None)
 
 
 def _timed(took: tuple[tuple[int, float], ...], progress: Progress) -> tuple[tuple[int, float], ...]:

@@ -204,6 +204,10 @@ def _took(rig: ControlRig, number: int) -> None:
     )  # fmt: skip
 
 
+PATHS = (None, "extension", "direct")
+"""What the stamps of ``commit_an_hour`` say of who committed, in turn: those of an old Viaduck say nothing."""
+
+
 def through_of(number: int) -> int:
     """The snapshot that a commit of ``commit_an_hour`` reaches."""
     return HEAD - 12 * (COMMITS - 1 - number) - 4
@@ -220,10 +224,12 @@ def commit_an_hour(file: Path) -> None:
             through = through_of(number)
             seeded = number == 0
             inserted = 18_342 if seeded else rng.randint(40, 900)
+            by = PATHS[number % len(PATHS)]
             stamp = {
                 "viaduck": 1, "pipeline": PIPELINE, "destination": SHOWN, "kind": "seed" if seeded else "changes",
                 "generation": 1, "after": -1 if seeded else through - 12, "through": through, "item": f"i{number}",
                 "token": f"t{number}", "deleted": 0 if seeded else rng.randint(0, inserted), "inserted": inserted,
+                **({} if by is None else {"commit": by}),
             }  # fmt: skip
             con.execute("BEGIN")
             con.execute(f"CREATE TABLE lake.t{number} (n INTEGER)")

@@ -22,12 +22,13 @@ from services.control.operations.work_items import Work
 from services.control.store.audit_log import AuditLog
 from services.control.view.status_store import StatusStore
 from shared.contracts.errors import ConfigError
-from shared.contracts.messages import ItemKind, Outcome
+from shared.contracts.messages import CommitPath, ItemKind, Outcome
 from tests.fast.control.examples import PIPELINE, problem, progress
 from tests.fast.control.files import make_source
 from tests.fast.control.live_server import served
 from tests.fast.control.operations.test_work_items import TOPICS, FakeBroker, item, letter
 from tests.fast.control.rig import ControlRig, offered
+from tests.fast.control.sample_deployment import SHOWN, commit_an_hour
 from tests.fast.control.view.test_lake_health import figures
 from tests.fast.control.view.test_lake_health import told as health_told
 from tests.fast.control.view.test_retention import LOOK
@@ -87,6 +88,24 @@ def test_a_destination_is_added_switched_shown_and_removed(terminal: Terminal) -
     assert terminal.json("destination", "list", "--state", "paused") == []
     assert "is removed" in terminal.run("destination", "remove", "a").stdout
     assert terminal.json("destination", "list") == []
+
+
+def test_who_made_the_last_commit_is_shown(terminal: Terminal) -> None:
+    add(terminal, "a", "--no-check")
+    terminal.rig.said(progress(position=15, commit=CommitPath.EXTENSION, commit_reason="schema_change"))
+    (shown,) = terminal.json("destination", "show", "a")
+    assert (shown["commit"], shown["commit_reason"]) == ("extension", "schema_change")
+    assert "schema_change" in terminal.run("destination", "show", "a").stdout
+    with Client(terminal.url) as client:
+        assert client.destination(PIPELINE, "a")["commit"] == "extension"
+
+
+def test_who_made_each_commit_is_listed(terminal: Terminal, tmp_path: Path) -> None:
+    commit_an_hour(tmp_path / "lakes" / f"{SHOWN}.sqlite")
+    add(terminal, SHOWN, "--no-check")
+    listed = terminal.json("destination", "history", SHOWN)
+    assert [each["path"] for each in listed[:3]] == [None, "direct", "extension"]
+    assert "path" in terminal.run("destination", "history", SHOWN).stdout
 
 
 def test_a_layout_is_given_by_options(terminal: Terminal) -> None:

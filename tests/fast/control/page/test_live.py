@@ -299,6 +299,15 @@ def test_the_history_says_how_long_each_apply_took_that_control_has_heard_of(rig
     assert rig.http.get(f"/v1/pipelines/events/destinations/{SHOWN}/history").json()["items"][0]["seconds"] is None
 
 
+def test_the_history_says_who_made_each_commit_where_its_stamp_does(rig: ControlRig, tmp_path: Path) -> None:
+    rig.add(SHOWN)
+    commit_an_hour(tmp_path / "lakes" / f"{SHOWN}.sqlite")
+    listed = rig.http.get(f"/v1/pipelines/events/destinations/{SHOWN}/history").json()["items"]
+    assert [each["path"] for each in listed[:4]] == [None, "direct", "extension", None]
+    shown = rig.http.get(f"/destinations/{SHOWN}").text
+    assert all(f'<td class="wide">{said}</td>' in shown for said in ("direct", "extension", "–"))
+
+
 def test_the_pulse_keeps_lag_and_rows_per_second() -> None:
     views = [view_with(rows=100), view_with(rows=150)]
     now = [1_000.0]

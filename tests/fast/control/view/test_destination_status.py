@@ -12,7 +12,7 @@ from services.control.model.lifecycle import Registered, remove
 from services.control.view.destination_status import PipelineStatus, Status, pipeline_status, status
 from services.control.view.frontier import UNHEARD_AFTER_S
 from services.control.view.status_store import StatusStore
-from shared.contracts.messages import DesiredState, ItemKind, Outcome, Progress
+from shared.contracts.messages import CommitPath, DesiredState, ItemKind, Outcome, Progress
 from shared.contracts.reports import Frontier
 from shared.runtime.metrics import together
 from tests.fast.control.examples import (
@@ -68,11 +68,23 @@ def test_a_status_has_exactly_the_fields_of_the_interface() -> None:
         "lag_seconds": 0.0,
         "rows_applied": 7,
         "last_applied_at": "2026-01-01T00:00:10Z",
+        "commit": None,
+        "commit_reason": None,
         "managed_by": "file",
         "notice": None,
         "topic": None,
         "error": None,
     }
+
+
+def test_a_status_says_who_made_the_last_commit_of_this_life_and_why() -> None:
+    by_extension = progress(position=15, commit=CommitPath.EXTENSION, commit_reason="schema_change")
+    assert who(of_a(by_extension)) == ("extension", "schema_change")
+    assert who(of_a(by_extension, held=registered("a", generation=2))) == (None, None)
+
+
+def who(said: Status) -> tuple[CommitPath | None, str | None]:
+    return said.commit, said.commit_reason
 
 
 def test_an_error_has_exactly_the_fields_of_the_interface() -> None:

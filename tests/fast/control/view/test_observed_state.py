@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.control.view.observed_state import KEPT, ObservedLife, after
-from shared.contracts.messages import ItemKind, Outcome, Progress
+from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
 from tests.fast.control.examples import at, problem, progress
 
 
@@ -68,6 +68,50 @@ def test_a_happy_answer_ends_an_error(happy: Outcome) -> None:
 
 def test_only_an_apply_is_one() -> None:
     assert told(progress(seconds=1), progress(Outcome.EMPTY, seconds=2)).last_applied_at == at(1)
+
+
+DIRECT = progress(position=5, commit=CommitPath.DIRECT)
+BY_EXTENSION = progress(position=7, commit=CommitPath.EXTENSION, commit_reason="schema_change")
+
+
+def who(*answers: Progress) -> tuple[CommitPath | None, str | None]:
+    seen = told(*answers)
+    return seen.commit, seen.commit_reason
+
+
+def test_the_last_commit_tells_who_made_it_and_why() -> None:
+    assert who(BY_EXTENSION) == ("extension", "schema_change")
+    assert who(DIRECT, BY_EXTENSION) == ("extension", "schema_change")
+    assert who(BY_EXTENSION, DIRECT.model_copy(update={"position": 9})) == ("direct", None)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        DIRECT,
+        progress(Outcome.EMPTY, position=7, through=9),
+        progress(Outcome.ALREADY_APPLIED, position=7),
+        progress(Outcome.FAILED, error=problem()),
+        progress(kind=ItemKind.UPKEEP, position=7),
+    ],
+    ids=["late", "empty", "again", "failed", "upkeep"],
+)
+def test_what_commits_no_change_after_it_says_nothing_of_who_made_the_last_one(later: Progress) -> None:
+    assert who(BY_EXTENSION, later) == ("extension", "schema_change")
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        progress(Outcome.ALREADY_APPLIED, position=9),
+        progress(Outcome.GAP, position=5),
+        progress(position=9),
+        progress(generation=2, position=3),
+    ],
+    ids=["further", "restored", "older applier", "later life"],
+)
+def test_of_a_commit_that_was_not_heard_of_it_is_not_known_who_made_it(later: Progress) -> None:
+    assert who(BY_EXTENSION, later) == (None, None)
 
 
 def timed(position: int, **changes: Any) -> Progress:
