@@ -46,7 +46,7 @@ print(pyarrow.default_memory_pool().backend_name, libc.mallinfo2().mapped - befo
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's, which this system's C library is not")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is of glibc, which is not this system's")
 def test_large_buffers_of_a_worker_are_mappings_of_their_own_whatever_was_freed_before() -> None:
     """They go back to the system as they are freed."""
     done = subprocess.run([sys.executable, "-c", ALLOCATED], capture_output=True, text=True, timeout=60, check=True)
