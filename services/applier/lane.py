@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -42,36 +42,29 @@ HELD_LOOK_S = 0.1
 KEEP_WARM_S = 20.0
 
 
+@dataclass(frozen=True)
+class LaneContext:
+    """What the lanes of a pipeline share. ``applier``: this process's name, as its answers say it."""
+
+    jobs: SparkJobs
+    directory: DestinationCache
+    resolve: Callable[[Destination], ResolvedLake]
+    upkeep: Callable[[WorkItem, Destination, ResolvedLake], UpkeepTask]
+    exclusion: UpkeepExclusion
+    known: KnownPositions
+    screen: Screen
+    outbox: Outbox
+    measure: MetricsRecorder
+    applier: str
+
+
 class LaneThread:
     """Runs its items beside the other lanes. ``offer`` from any thread; ``stop`` ends after the job in hand."""
 
-    def __init__(
-        self,
-        lane: Lane,
-        jobs: SparkJobs,
-        directory: DestinationCache,
-        resolve: Callable[[Destination], ResolvedLake],
-        upkeep: Callable[[WorkItem, Destination, ResolvedLake], UpkeepTask],
-        exclusion: UpkeepExclusion,
-        known: KnownPositions,
-        screen: Screen,
-        outbox: Outbox,
-        measure: MetricsRecorder,
-        applier: str,
-        loop: Callable[[Work], Background],
-    ) -> None:
+    def __init__(self, lane: Lane, context: LaneContext, loop: Callable[[Work], Background]) -> None:
         """``loop`` makes the thread that runs the lane."""
         self._lane = lane
-        self._jobs = jobs
-        self._directory = directory
-        self._resolve = resolve
-        self._upkeep = upkeep
-        self._exclusion = exclusion
-        self._known = known
-        self._screen = screen
-        self._outbox = outbox
-        self._measure = measure
-        self._applier = applier
+        self._context = context
         self._loop = loop(self._run_lane)
         self._waiting: list[WaitingItem] = []
         self._taken: dict[str, WaitingItem] = {}
@@ -150,21 +143,21 @@ class LaneThread:
         """Finish with what needs no lake, and take of the rest what runs next."""
         with self._wake:
             ready, done = self._thin()
-            free = self._exclusion.take(self._lane, {each.item.key for each in ready})
+            free = self._context.exclusion.take(self._lane, {each.item.key for each in ready})
             most = MAX_UPKEEPS if self._lane is Lane.UPKEEP else MAX_TARGETS
             batch = choose([each for each in ready if each.item.key in free], self._is_stale, most)
-            self._exclusion.release(self._lane, free - {each.item.key for each in batch})
+            self._context.exclusion.release(self._lane, free - {each.item.key for each in batch})
             self._taken = {each.item.key: each for each in batch}
             taken = {id(each) for each in batch}
             self._waiting = [each for each in self._waiting if id(each) not in taken]
         for each, verdict in done:
-            self._screen.finish(each.item, each.place, verdict)
+            self._context.screen.finish(each.item, each.place, verdict)
         return batch
 
     def _thin(self) -> tuple[list[WaitingItem], list[tuple[WaitingItem, ScreeningVerdict]]]:
         """Let only wait what is to be run, or held; returns what is to be run, and what is done with."""
         now_s = time.monotonic()
-        judged = [(each, self._screen.judge(each.item, now_s - each.since)) for each in self._waiting]
+        judged = [(each, self._context.screen.judge(each.item, now_s - each.since)) for each in self._waiting]
         held, gone = without_superseded([each for each, verdict in judged if verdict.admission is Admission.HOLD])
         ready = [each for each, verdict in judged if verdict.admission is Admission.RUN]
         self._waiting = [*ready, *held]
@@ -172,8 +165,8 @@ class LaneThread:
         return ready, [*done, *((each, ScreeningVerdict(Admission.DROP)) for each in gone)]
 
     def _is_stale(self, item: WorkItem) -> bool:
-        destination = self._directory.get(item.key)
-        return destination is not None and self._known.is_elsewhere(item, destination)
+        destination = self._context.directory.get(item.key)
+        return destination is not None and self._context.known.is_elsewhere(item, destination)
 
     def _linger(self) -> None:
         count = 0
@@ -183,7 +176,7 @@ class LaneThread:
 
     def _do(self, batch: Sequence[WaitingItem]) -> None:
         if not batch:
-            self._jobs.warm()
+            self._context.jobs.warm()
             return
         ready: dict[str, tuple[WaitingItem, Target]] = {}
         for waiting in batch:
@@ -192,30 +185,30 @@ class LaneThread:
                 ready[waiting.item.item] = (waiting, target)
         for job in jobs(target for _, target in ready.values()):
             self._run(job, ready)
-        self._exclusion.release(self._lane, {each.item.key for each in batch})
+        self._context.exclusion.release(self._lane, {each.item.key for each in batch})
         with self._wake:
             self._waiting += self._repeated.values()
             self._taken, self._repeated = {}, {}
 
     def _target_of(self, waiting: WaitingItem) -> Target | None:
         """None where the destination went meanwhile, or has a lake that can't be opened, which is answered."""
-        item, destination = waiting.item, self._directory.get(waiting.item.key)
+        item, destination = waiting.item, self._context.directory.get(waiting.item.key)
         if destination is None:
             self.offer([waiting])
             return None
         try:
-            lake = self._resolve(destination)
+            lake = self._context.resolve(destination)
         except ViaduckError as error:
-            self._outbox.send(failed(item, error, self._applier), waiting.place)
+            self._context.outbox.send(failed(item, error, self._context.applier), waiting.place)
             return None
         if item.kind is ItemKind.UPKEEP:
-            order = self._upkeep(item, destination, lake)
-            return Target(item, destination, lake, upkeep=order, is_spelled=self._jobs.is_spelled)
-        looks_first = item.kind is ItemKind.CHANGES and not self._known.is_at(item, destination)
-        return Target(item, destination, lake, looks_first, is_spelled=self._jobs.is_spelled)
+            order = self._context.upkeep(item, destination, lake)
+            return Target(item, destination, lake, upkeep=order, is_spelled=self._context.jobs.is_spelled)
+        looks_first = item.kind is ItemKind.CHANGES and not self._context.known.is_at(item, destination)
+        return Target(item, destination, lake, looks_first, is_spelled=self._context.jobs.is_spelled)
 
     def _run(self, job: Job, ready: dict[str, tuple[WaitingItem, Target]]) -> None:
-        began, begun, since_s = time.perf_counter(), self._known.begin(), time.monotonic()
+        began, begun, since_s = time.perf_counter(), self._context.known.begin(), time.monotonic()
         answered: set[str] = set()
 
         def hear(answers: Sequence[Progress]) -> None:
@@ -224,11 +217,11 @@ class LaneThread:
                     continue
                 answered.add(progress.item)
                 waiting, target = ready[progress.item]
-                self._known.note(waiting.item, target.destination, progress, waiting.place[0], begun)
+                self._context.known.note(waiting.item, target.destination, progress, waiting.place[0], begun)
                 self._answer(waiting, progress)
 
         try:
-            results = self._jobs.run(job, self._lane, hear)
+            results = self._context.jobs.run(job, self._lane, hear)
         except Exception as error:
             self._job_failed(replace(job, targets=_without(job.targets, answered)), ready, error)
             return
@@ -240,7 +233,7 @@ class LaneThread:
         self._tell_unrouted(results)
         self._put_first([ready[target.item.item][0] for target in _without(job.targets, answered)])
         self._tell_others(said, ready, since_s)
-        self._measure.job(job, results, time.perf_counter() - began)
+        self._context.measure.job(job, results, time.perf_counter() - began)
 
     def _tell_others(
         self, answers: Sequence[Progress], ready: Mapping[str, tuple[WaitingItem, Target]], since_s: float
@@ -258,26 +251,26 @@ class LaneThread:
                 else:
                     told.append((each, said))
         for each, said in told:
-            self._outbox.send(said, each.place)
+            self._context.outbox.send(said, each.place)
 
     def _tell_unrouted(self, results: Sequence[TaskResult]) -> None:
         """Once for each range: tasks of one job may have read the same."""
         found = {(each.topic_id, each.after_at, each.through_at): each for task in results for each in task.unrouted}
         for each in found.values():
-            self._outbox.tell(each.model_copy(update={"applier": self._applier}))
+            self._context.outbox.tell(each.model_copy(update={"applier": self._context.applier}))
 
     def _answer(self, waiting: WaitingItem, progress: Progress) -> None:
         """Answer an item, and the item that repeats it."""
         with self._wake:
             del self._taken[waiting.item.key]
             newer = self._repeated.pop(waiting.item.key, None)
-        self._exclusion.release(self._lane, [waiting.item.key])
-        self._outbox.send(progress, waiting.place)
+        self._context.exclusion.release(self._lane, [waiting.item.key])
+        self._context.outbox.send(progress, waiting.place)
         if newer is None:
             return
         again = answer_again(progress, newer.item)
         if again is not None:
-            self._outbox.send(again, newer.place)
+            self._context.outbox.send(again, newer.place)
         else:
             self.offer([newer])
 
@@ -290,7 +283,7 @@ class LaneThread:
                 del self._taken[each.item.key]
         for each in postponed:
             if newer[each.item.key] is not each:
-                self._outbox.finish(each.place)
+                self._context.outbox.finish(each.place)
 
     def _job_failed(self, job: Job, ready: dict[str, tuple[WaitingItem, Target]], error: Exception) -> None:
         """Spark itself failed: a Python worker died, or the JVM did. Every item is answered; no position moved
@@ -300,8 +293,8 @@ class LaneThread:
             "internal", f"the Spark job failed: {first_lines(error)}", "it is tried again automatically"
         )
         for target in job.targets:
-            self._answer(ready[target.item.item][0], failed(target.item, told, self._applier))
-        self._jobs.warm()  # raises where the context itself is lost, which ends the lane and with it the process
+            self._answer(ready[target.item.item][0], failed(target.item, told, self._context.applier))
+        self._context.jobs.warm()  # raises where Spark's context is lost, which ends the lane and so the process
 
 
 def _without(targets: Sequence[Target], answered: Set[str]) -> tuple[Target, ...]:

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from services.applier.backlog import WaitingItem, repeats
 from services.applier.destination_cache import DestinationCache
 from services.applier.known_positions import KnownPositions
-from services.applier.lane import LaneThread
+from services.applier.lane import LaneContext, LaneThread
 from services.applier.metrics_recorder import MetricsRecorder, OpenLakes
 from services.applier.model.file_agreement import Agreement
 from services.applier.model.grouping import Lane, lane_of
@@ -149,24 +149,19 @@ class PipelineConsumer(Threaded):
         return self._jobs.parallelism
 
     def _hired(self) -> Mapping[Lane, LaneThread]:
-        context = self._context
-        return {
-            lane: LaneThread(
-                lane,
-                self._jobs,
-                context.directory,
-                self._resolve,
-                self._upkeep.plan,
-                self._exclusion,
-                self._known,
-                self._screen,
-                self._outbox,
-                self._measure,
-                context.name,
-                self._loop_of(lane),
-            )
-            for lane in Lane
-        }
+        context = LaneContext(
+            self._jobs,
+            self._context.directory,
+            self._resolve,
+            self._upkeep.plan,
+            self._exclusion,
+            self._known,
+            self._screen,
+            self._outbox,
+            self._measure,
+            self._context.name,
+        )
+        return {lane: LaneThread(lane, context, self._loop_of(lane)) for lane in Lane}
 
     def _loop_of(self, lane: Lane) -> Callable[[Work], Background]:
         """The process can't go on without one of its lanes."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from services.control.model.conflicts import Neighbour
-from services.control.model.lifecycle import Revision, all_removed
+from services.control.model.conflicts import Neighbour, PipelineContext
+from services.control.model.lifecycle import ManagedBy, Revision, all_removed
 from services.control.operations.destination_past import DestinationPast
 from services.control.operations.destination_schema import DestinationSchemas
 from services.control.operations.destination_service import DestinationService
@@ -82,10 +82,8 @@ class Pipeline:
         self.metrics = Metrics(self.name)
         self._registry = DestinationRegistry(common.database, self.name)
         announcer = DestinationPublisher(common.publisher, common.topics.destinations, self.name)
-        self.reconciler = Reconciler(
-            config, self._registry, self.status_store, announcer, common.environ,
-            neighbours=lambda: self._neighbours(managed_by={"api"}),
-        )  # fmt: skip
+        self._context = PipelineContext(common.environ, self._neighbours)
+        self.reconciler = Reconciler(config, self._registry, self.status_store, announcer, self._context)
         self.source_watch = SourceWatch(self.reconciler, self.status_store, common.environ)
         self.worker = self._worker(load, alone=alone)
         self.handle = self._handle()
@@ -121,16 +119,12 @@ class Pipeline:
     def _worker(self, load: Callable[[str], Config], *, alone: bool) -> ReconcilerThread:
         common, reconciler, status_store = self._common, self.reconciler, self.status_store
         operations, trail = Operations(common.database, self.name), AuditLog(common.database, self.name)
-        self._service = DestinationService(
-            reconciler, status_store, operations, trail, common.tokens, common.environ, neighbours=self._neighbours
-        )
+        self._service = DestinationService(reconciler, status_store, operations, trail, self._context)
         self.discovery = Discovery(
             reconciler, status_store, self._service, Proposals(common.database, self.name), common.environ
         )
         self._history = History(status_store.view)
-        self._upkeep = UpkeepService(
-            reconciler, status_store.view, operations, trail, common.publisher, common.topics.work, self._service.now_of
-        )
+        self._upkeep = UpkeepService(reconciler, self._service, status_store.view, common.publisher, common.topics.work)
         skipped = SkippedRecords(status_store, trail)
         chores = [self._history.feel, self._service.close_operations, self._upkeep.turn, skipped.turn]
         return ReconcilerThread(
@@ -162,13 +156,13 @@ class Pipeline:
         partitions = TopicLog(settings, topic, client).identity().partitions
         return Destined(partitions, ExactProducer(replace(settings, properties=properties), topic, client))
 
-    def neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
-        """Its destinations, for those beside it."""
+    def neighbours(self, managed_by: Collection[ManagedBy]) -> Iterator[Neighbour]:
+        """Its destinations that came in such ways, for the pipelines beside it."""
         for each in self.reconciler.held.values():
             if not each.removed and each.managed_by in managed_by:
                 yield Neighbour(self.name, each.declared, self.reconciler.config.upkeep)
 
-    def _neighbours(self, managed_by: Collection[str] = ("file", "api")) -> Iterator[Neighbour]:
+    def _neighbours(self, managed_by: Collection[ManagedBy]) -> Iterator[Neighbour]:
         for other in self._others():
             if other is not self:
                 yield from other.neighbours(managed_by)

@@ -12,7 +12,7 @@ from functools import cache
 import structlog
 
 from services.control.model.conflicts import Neighbour
-from services.control.model.lifecycle import Revision
+from services.control.model.lifecycle import BY_ANY, Revision
 from services.control.operations.pipeline_entry import declared_in
 from services.control.pipeline import REPEAT_EVERY_S, Pipeline, SharedResources, forget
 from services.control.registry_recovery import published, recover
@@ -131,7 +131,7 @@ class PipelineManager:
         for other in self._now():
             if other.name == pipeline:
                 continue
-            yield from other.neighbours()
+            yield from other.neighbours(BY_ANY)
             config = self._deployment.find(other.name)
             if config is not None and not other.status_store.file_in_force:
                 there = declared_in(config, self._common.environ)

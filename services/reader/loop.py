@@ -6,7 +6,7 @@ import gc
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
 
@@ -36,7 +36,7 @@ from services.reader.planner.sharing import Sharing
 from services.reader.source.record_tally import RecordTally
 from services.reader.source.source_poller import COUNT_WITHIN_S, SourcePoller
 from services.reader.source.source_reader import SourceReader
-from services.reader.source.unrouted_values import UnroutedValues
+from services.reader.source.unrouted_values import RoutingContext, UnroutedValues
 from shared.config.model import Config
 from shared.config.partition import assigned
 from shared.config.upkeep_rules import compaction_of
@@ -75,11 +75,9 @@ class Loop:
         partitioner: Partitioner,
         metrics: Metrics,
         caught_up: threading.Event,
-        clock: Callable[[], float] = time.monotonic,
-        partitions: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """``partitioner`` is told the destinations of this reader; ``partitions`` tells how many the work topic has, or
-        None. ``caught_up`` is set once all records that were on the topics at the start are in the queue."""
+        """``partitioner`` is told the destinations of this reader. ``caught_up`` is set once all records that were on
+        the topics at the start are in the queue."""
         self._config = config
         self._source = source
         self._events = events
@@ -87,8 +85,6 @@ class Loop:
         self._partitioner = partitioner
         self._metrics = metrics
         self._caught_up = caught_up
-        self._clock = clock
-        self._partitions = partitions
         self._stopped = threading.Event()
         self._recalled: dict[str, Destination] = {}
         self._routes: dict[str, str] = {}
@@ -108,7 +104,7 @@ class Loop:
     @property
     def source_problem(self) -> str | None:
         """None if the last look at the source succeeded not too long ago, else what is wrong. Any thread."""
-        poller, now_s = self._poller, self._clock()
+        poller, now_s = self._poller, time.monotonic()
         if poller is None:
             return "not seen yet"
         if (overdue := poller.overdue(now_s)) is not None:
@@ -120,11 +116,11 @@ class Loop:
     @property
     def look_age_s(self) -> float | None:
         """Since the source was last looked at with success; None where it never was. Any thread."""
-        return None if self._poller is None else self._poller.age_s(self._clock())
+        return None if self._poller is None else self._poller.age_s(time.monotonic())
 
     def exposition(self) -> str:
         """The metrics as they are now, also while the loop's own thread waits for the source. Any thread."""
-        age_s, poller, now_s = self.look_age_s, self._poller, self._clock()
+        age_s, poller, now_s = self.look_age_s, self._poller, time.monotonic()
         if age_s is not None:
             self._metrics.source_look_age_seconds.labels().set(age_s)
         if poller is not None and poller.is_late(now_s):
@@ -167,29 +163,28 @@ class Loop:
 
     def _recall_frontier(self, frontier: Frontier) -> None:
         if frontier.instance != self._config.instance.id:
-            self._sharing.heard(frontier, self._clock(), now())
+            self._sharing.heard(frontier, time.monotonic(), now())
         elif self._last is None or frontier.cycle > self._last.cycle:
             self._last = frontier
 
     def _begin(self) -> None:
-        config, now_s, last = self._config, self._clock(), self._last
+        config, now_s, last = self._config, time.monotonic(), self._last
         unknown = UnroutedValues() if offers(config) else None
         if unknown is not None and self._offered is not None and config.topic is not None:
             unknown.recall(self._offered)
         self._offering = None if unknown is None else OfferPublisher(unknown, self._outlet)
         line = last.head if last is not None and last.head > 0 else None
+        routing = RoutingContext(self._routes, self._counts_unrouted, unknown)
         self._planner = Planner(rules(config), new_item_id, random.random, line)
         self._poller = SourcePoller(
             self._source,
             self._planner,
             self._metrics,
-            self._routes,
+            routing,
             poll_interval_s(config),
             now_s,
-            counts_unrouted=self._counts_unrouted,
-            unknown=unknown,
         )
-        self._tally = RecordTally(self._metrics, self._routes, self._counts_unrouted, unknown)
+        self._tally = RecordTally(self._metrics, routing)
         # Cycles only grow, also where the last one was lost with the broker.
         self._teller = StatusReporter(self._outlet, self._metrics, max(last.cycle + 1 if last else 1, int(time.time())))
         self._repeater = StatusRepetition(self._outlet, now_s)
@@ -201,7 +196,7 @@ class Loop:
     # -- one turn ----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        poller, now_s = self._watching(), self._clock()
+        poller, now_s = self._watching(), time.monotonic()
         waits = self._polled and poller.has_work(now_s)  # a look that takes longer than the pause would be due again
         polls = now_s >= poller.poll_at_s and not self._counted and not waits
         if polls:
@@ -217,27 +212,27 @@ class Loop:
         else:
             self._act(poller)
         events = self._events.take(self._idle_s(poller))
-        now_s = self._clock()
+        now_s = time.monotonic()
         for event in events:
             self._handle(event, now_s)
 
     def _act(self, poller: SourcePoller) -> None:
         """In the turn after a count, whatever else is to be counted. A look, a count and a report each go through fifty
         thousand destinations, and answers are heard in between."""
-        partitions = self._partitions()
+        partitions = self._outlet.partitions()
         self._placed = partitions is None or self._partitioner.place_some(partitions, PLACED_A_TURN)
         if self._placed:
-            self._publish(self._clock())
+            self._publish(time.monotonic())
         self._tell(poller)
 
     def _tell(self, poller: SourcePoller) -> None:
-        self._teller.tell(self._planner, self._clock(), self._look(poller))
-        self._repeater.tell(self._planner.tracked, self._clock())
+        self._teller.tell(self._planner, time.monotonic(), self._look(poller))
+        self._repeater.tell(self._planner.tracked, time.monotonic())
         if self._offering is not None:
-            self._offering.tell(self._routes.values(), self._clock())
+            self._offering.tell(self._routes.values(), time.monotonic())
 
     def _look(self, poller: SourcePoller) -> SourceObservation:
-        now_s = self._clock()
+        now_s = time.monotonic()
         return SourceObservation(
             poller.catalog_time(now_s), poller.problem, poller.age_s(now_s), poller.is_late(now_s), self._source.ends()
         )
@@ -252,7 +247,7 @@ class Loop:
             self._teller.note()
 
     def _idle_s(self, poller: SourcePoller) -> float:
-        now_s = self._clock()
+        now_s = time.monotonic()
         if self._counted or not self._placed or poller.has_work(now_s):
             return 0.0
         due = [poller.poll_at_s, self._teller.due_s(), self._repeater.due_s()]
@@ -293,7 +288,7 @@ class Loop:
             self._tally.heard(event.found, None if observed is None else observed.table, now_s)
 
     def _counts_unrouted(self) -> bool:
-        return self._sharing.counts(self._clock())
+        return self._sharing.counts(time.monotonic())
 
     def _wants(self, spec: Destination, now_s: float) -> None:
         self._routes[spec.destination] = spec.routing_value

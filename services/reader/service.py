@@ -78,10 +78,7 @@ class ReaderService:
         closing.callback(source.close)
         self._intake = Intake(config.pipeline, self._topics, self._events, self._unreadable)
         outlet = self._outlet(config)
-        self._loop = Loop(
-            config, source, self._events, outlet, partitioner, self._metrics, self._follower.caught_up,
-            partitions=lambda: self._publisher.partitions(self._topics.work),
-        )  # fmt: skip
+        self._loop = Loop(config, source, self._events, outlet, partitioner, self._metrics, self._follower.caught_up)
         self._renewal = RenewalWatch(settings, f"{client}-renewal", self._renewed)
         closing.callback(self._renewal.stop, END_WITHIN_S)
         self._server = self._listening(config, own_port(config.reader.port, environ))

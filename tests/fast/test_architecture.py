@@ -334,3 +334,25 @@ def test_every_error_is_raised_somewhere() -> None:
     }
     above = {base for _, base in exceptions().values()}
     assert not exceptions().keys() - above - made
+
+
+MOST_PARAMETERS = 7
+
+
+def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    return len([each for each in given if each.arg not in ("self", "cls")])
+
+
+@pytest.mark.slow
+def test_nothing_takes_more_than_seven_parameters() -> None:
+    """What takes more is given a context. Of routes and commands the parameters are what users may ask for."""
+    taking = [
+        f"{file.relative_to(ROOT)}: {node.name}: {parameters(node)}"
+        for file in sources("services", "shared", "viaduck_demo", "client")
+        for node in nodes(file)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and parameters(node) > MOST_PARAMETERS
+        and not any(isinstance(each, ast.Call) for each in node.decorator_list)
+    ]
+    assert taking == []

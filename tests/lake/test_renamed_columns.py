@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from services.control.model.conflicts import PipelineContext
 from services.control.operations.reconciler import Reconciler
 from services.control.store.destination_topic import DestinationPublisher
 from services.control.store.registry import DestinationRegistry
@@ -123,7 +124,9 @@ class ControlOf:
         """With the file's present names; returns the life that the destination is in."""
         file, status_store = self.file(routing), StatusStore("events")
         announcer = DestinationPublisher(self.topic, "viaduck.destinations", "events")
-        reconciler = Reconciler(file, self.registry, status_store, announcer, {}, look_at_lake)
+        reconciler = Reconciler(
+            file, self.registry, status_store, announcer, PipelineContext({}, lambda _: ()), look_at_lake
+        )
         reconciler.load()
         reconciler.apply(file)
         return self.registry.destinations()["a"].generation

@@ -13,7 +13,8 @@ from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection import new_catalog
 from shared.lake.connection import postgres as postgres_connections
 from shared.lake.connection.query import Question
-from shared.lake.direct import batch, files, new_table, statistics, store
+from shared.lake.direct import files, new_table, statistics, store
+from shared.lake.direct.batch import NextCommit
 from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted
 from shared.lake.direct.file_memory import NOBODY, Dead
 from shared.lake.direct.first_commit import FirstCommit
@@ -26,15 +27,7 @@ SEEDS = "tests/lake/test_direct_seed.py"
 
 
 def _commit_whatever_came() -> None:
-    made = batch.commit_of
-
-    def commit_of(*given: Any) -> batch.CommitBatch:
-        return replace(made(*given), condition=Question("SELECT 1 AS held", {}, {}))
-
-    put(batch, "commit_of", commit_of)
-    from services.applier.apply.direct import commit as direct_commit
-
-    put(direct_commit, "commit_of", commit_of)
+    put(NextCommit, "_condition", lambda self: Question("SELECT 1 AS held", {}, {}))
 
 
 def _unknown_is_refused() -> None:
@@ -108,7 +101,7 @@ def _rivals_go_on() -> None:
 
 
 def _seeds_whatever_came() -> None:
-    put(FirstCommit, "_condition", lambda self: ("SELECT 1 AS held", {}))
+    put(FirstCommit, "_condition", lambda self: Question("SELECT 1 AS held", {}, {}))
 
 
 MISTAKES = (

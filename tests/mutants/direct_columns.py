@@ -24,7 +24,7 @@ def _columns_never_end() -> None:
 
 
 def _versions_stay() -> None:
-    put(batch._Batch, "schema_version", property(lambda self: self.state.snapshot.schema_version))
+    put(batch.NextCommit, "schema_version", property(lambda self: self.state.snapshot.schema_version))
 
 
 def _nothing_is_altered() -> None:

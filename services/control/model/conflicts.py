@@ -6,11 +6,11 @@ Values in, values out.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from services.control.model.lifecycle import Declared
+from services.control.model.lifecycle import Declared, ManagedBy
 from shared.config.lake_policies import difference
 from shared.config.model import Upkeep
 from shared.config.path_overlap import ONE_TABLE_EACH, PathClaim, Paths
@@ -25,6 +25,15 @@ class Neighbour(NamedTuple):
     declared: Declared
     upkeep: Upkeep
     """That of the pipeline."""
+
+
+@dataclass(frozen=True)
+class PipelineContext:
+    """What a pipeline's entries are held against, beside its own configuration: the variables of this process, and the
+    destinations of other pipelines that came in such ways."""
+
+    environ: Mapping[str, str]
+    neighbours: Callable[[Collection[ManagedBy]], Iterable[Neighbour]]
 
 
 Said: TypeAlias = tuple[int, UpkeepOverride | None]

@@ -50,6 +50,7 @@ from shared.contracts.upkeep import Damage, UpkeepOverride
 FIRST_GENERATION = 1
 
 ManagedBy = Literal["file", "api"]
+BY_ANY: tuple[ManagedBy, ...] = ("file", "api")
 OnGap = Literal["park", "reseed"]
 
 

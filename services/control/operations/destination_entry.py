@@ -6,16 +6,16 @@ Secrets are refused: they would be stored in the registry and published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.control.model.conflicts import Neighbour, UniquenessIndex
+from services.control.model.conflicts import PipelineContext, UniquenessIndex
 from services.control.model.declared import identity
-from services.control.model.lifecycle import Declared, Refused, Registered
+from services.control.model.lifecycle import BY_ANY, Declared, Refused, Registered
 from services.control.model.problems import FieldError, InvalidEntry
 from services.control.operations.preflight import PreflightFinding, Probe
 from services.control.operations.reconciler import Reconciler
@@ -234,13 +234,9 @@ def relative(section: Section, environ: Mapping[str, str]) -> Iterator[FieldErro
 class EntryChecks:
     """One pipeline's. Raises ``DependencyError`` while the source is unknown."""
 
-    def __init__(
-        self, reconciler: Reconciler, environ: Mapping[str, str], neighbours: Callable[[], Iterable[Neighbour]]
-    ) -> None:
-        """``neighbours``: the destinations of the pipelines beside this one."""
+    def __init__(self, reconciler: Reconciler, context: PipelineContext) -> None:
         self._reconciler = reconciler
-        self._environ = environ
-        self._neighbours = neighbours
+        self._context = context
 
     def declared(self, entries: Sequence[tuple[str, Entry]]) -> list[Declared]:
         found = self.each_declared(entries)
@@ -252,7 +248,7 @@ class EntryChecks:
     def each_declared(self, entries: Sequence[tuple[str, Entry]]) -> list[Declared | InvalidEntry]:
         source, written = self._source(), [_text(entry.routing_value) for _, entry in entries]
         values = canonical_values(source.routing.type, [text if "\x00" not in text else "" for text in written])
-        lakes = Lakes(self._reconciler.config, self._environ)
+        lakes = Lakes(self._reconciler.config, self._context.environ)
         return [
             self._one(name, entry, value, source, lakes) for (name, entry), value in zip(entries, values, strict=True)
         ]
@@ -301,7 +297,7 @@ class EntryChecks:
                 )
 
     def probe(self) -> Probe:
-        return Probe(self._reconciler.config, self._source().table.columns, self._environ)
+        return Probe(self._reconciler.config, self._source().table.columns, self._context.environ)
 
     def _source(self) -> SourceLook:
         if self._reconciler.seen is None:
@@ -313,7 +309,9 @@ class EntryChecks:
         living = (each.declared for each in held.values() if not each.removed)
         source = self._reconciler.source
         upkeep = self._reconciler.config.upkeep if policies else None
-        return UniquenessIndex(living, self._neighbours(), None if source is None else source.claim, upkeep=upkeep)
+        return UniquenessIndex(
+            living, self._context.neighbours(BY_ANY), None if source is None else source.claim, upkeep=upkeep
+        )
 
 
 def require_passed(findings: Sequence[PreflightFinding]) -> None:

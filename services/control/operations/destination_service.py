@@ -15,7 +15,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from services.control.model import lifecycle
-from services.control.model.conflicts import Neighbour, UniquenessIndex
+from services.control.model.conflicts import PipelineContext, UniquenessIndex
 from services.control.model.lifecycle import Declared, Refused, Registered, Revision
 from services.control.model.problems import FieldError, InvalidEntry
 from services.control.operations import topic_rewind
@@ -25,7 +25,6 @@ from services.control.operations.long_operations import Kind, LongOperation, Ope
 from services.control.operations.preflight import PreflightFinding
 from services.control.operations.reconciler import Reconciler
 from services.control.store.audit_log import AuditLog
-from services.control.store.tokens import Tokens
 from services.control.view.destination_status import View, seen_of
 from services.control.view.status_store import StatusStore
 from shared.contracts.positions import SpelledPosition
@@ -70,21 +69,17 @@ class DestinationService:
         status_store: StatusStore,
         operations: Operations,
         audit_log: AuditLog,
-        tokens: Tokens,
-        environ: Mapping[str, str],
+        context: PipelineContext,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        neighbours: Callable[[], Iterable[Neighbour]] = tuple,
-        open_log: topic_rewind.Open | None = None,
     ) -> None:
-        self._open_log = open_log or topic_rewind.opening(environ)
-        self._checks = EntryChecks(reconciler, environ, neighbours)
+        self._open_log = topic_rewind.opening(context.environ)
+        self._checks = EntryChecks(reconciler, context)
         self._reconciler = reconciler
         self._status_store = status_store
-        self._environ = environ
+        self._context = context
         self._now = now
         self.operations = operations
         self.audit_log = audit_log
-        self.tokens = tokens
 
     @property
     def pipeline(self) -> str:
@@ -331,7 +326,7 @@ class DestinationService:
     def history(self, destination: str, limit: int, before: int | None) -> list[StampedCommit]:
         """The destination's own commits, the newest first, from its lake."""
         held = _existing(self._view.destinations, destination)
-        return commits(self._reconciler.config, self._environ, held, limit, before)
+        return commits(self._reconciler.config, self._context.environ, held, limit, before)
 
     @property
     def _view(self) -> View:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 
 import structlog
 
 from services.control.model.answers import answer
-from services.control.model.conflicts import Neighbour, UniquenessIndex
+from services.control.model.conflicts import PipelineContext, UniquenessIndex
 from services.control.model.declared import DeclaredSource, declarations, declared_source
 from services.control.model.lifecycle import OnGap, Registered, Revision, all_removed
 from services.control.model.reconciliation import reconcile
@@ -45,18 +44,15 @@ class Reconciler:
         registry: DestinationRegistry,
         status_store: StatusStore,
         announcer: DestinationPublisher,
-        environ: Mapping[str, str] = os.environ,
+        context: PipelineContext,
         look: Look = look,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        neighbours: Callable[[], Iterable[Neighbour]] = tuple,
     ) -> None:
-        """``neighbours``: what came over REST into the pipelines beside this one."""
         self.config = config
-        self._neighbours = neighbours
         self._registry = registry
         self._status_store = status_store
         self._announcer = announcer
-        self._environ = environ
+        self._context = context
         self._look = look
         self._now = now
         self._held: Mapping[str, Registered] = {}
@@ -103,10 +99,10 @@ class Reconciler:
 
         Raises ``ConfigError``, ``SourceError`` and ``DependencyError``; then nothing has changed.
         """
-        seen = self._look(config, self._environ)
+        seen = self._look(config, self._context.environ)
         self.seen, self.source = seen, declared_source(config, seen.lake)
-        declared = declarations(config, seen.routing_values, self._environ)
-        taken = UniquenessIndex((), self._neighbours())
+        declared = declarations(config, seen.routing_values, self._context.environ)
+        taken = UniquenessIndex((), self._context.neighbours({"api"}))
         clashes = [f"destinations: {each.id}: {said}" for each in declared for _, said in taken.clashes(each)]
         if clashes:
             raise ConfigError(clashes)

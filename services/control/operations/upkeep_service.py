@@ -16,9 +16,10 @@ import structlog
 
 from services.control.model.lifecycle import Refused, Registered
 from services.control.model.upkeep_schedule import due_lakes, is_within
-from services.control.operations.long_operations import LongOperation, Operations
+from services.control.operations.destination_service import DestinationService
+from services.control.operations.long_operations import LongOperation
 from services.control.operations.reconciler import Reconciler
-from services.control.store.audit_log import WHOLE, AuditLog
+from services.control.store.audit_log import WHOLE
 from services.control.view.destination_status import View
 from shared.config.upkeep_rules import policy_of
 from shared.contracts.messages import DesiredState, ItemKind, WorkItem
@@ -48,23 +49,19 @@ class UpkeepService:
     def __init__(
         self,
         reconciler: Reconciler,
+        service: DestinationService,
         view: Callable[[], View],
-        operations: Operations,
-        audit_log: AuditLog,
         sender: Sender,
         topic: str,
-        look: Callable[[LongOperation, View], LongOperation],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``topic``: where work items go. ``look``: how far an operation is."""
+        """``service``: whose operations these are among. ``topic``: where work items go."""
         self._reconciler = reconciler
+        self._service = service
         self._view = view
-        self._operations = operations
-        self._audit_log = audit_log
         self._sender = sender
         self._topic = topic
-        self._look = look
         self._now = now
         self._clock = clock
         self._sent: dict[str, tuple[float, int]] = {}
@@ -83,7 +80,7 @@ class UpkeepService:
                 return running
             hint = f"wait for the operation {running.id}, and ask again"
             raise Refused("conflict", f"another upkeep of {destination} is running", hint)
-        self._audit_log.note("upkeep", author, self._now(), order.model_dump(mode="json"), destination)
+        self._service.audit_log.note("upkeep", author, self._now(), order.model_dump(mode="json"), destination)
         return self._begun(view.destinations[destination], order, author)
 
     def begin_all(self, destinations: Iterable[str], order: UpkeepOrder, author: str | None) -> Begun:
@@ -108,7 +105,7 @@ class UpkeepService:
             ready.append((held, own))
         if ready:
             told = {**order.model_dump(mode="json"), "destinations": len(ready)}
-            self._audit_log.note("upkeep", author, self._now(), told, WHOLE)
+            self._service.audit_log.note("upkeep", author, self._now(), told, WHOLE)
         begun = [self._begun(held, own, author) for held, own in ready]
         return Begun(tuple(begun), refused)
 
@@ -136,7 +133,7 @@ class UpkeepService:
         wanted = {name: each for name, each in view.destinations.items() if self._is_wanted(view, each)}
         if not wanted:
             return
-        last = self._operations.last_upkeeps(SCHEDULE)
+        last = self._service.operations.last_upkeeps(SCHEDULE)
         busy = {each.destination for each in running}
         for held in due_lakes(wanted, last, self._now(), every_s, busy)[:free]:
             steps = policy_of(upkeep, held.declared.upkeep).steps
@@ -154,14 +151,14 @@ class UpkeepService:
         return True
 
     def _open(self, view: View) -> list[LongOperation]:
-        found = (each for each in self._operations.open() if each.kind == "upkeep")
-        return [each for each in found if self._look(each, view).state == "running"]
+        found = (each for each in self._service.operations.open() if each.kind == "upkeep")
+        return [each for each in found if self._service.now_of(each, view).state == "running"]
 
     def _begun(self, held: Registered, order: UpkeepOrder, author: str | None) -> LongOperation:
         operation = LongOperation(
             uuid.uuid4().hex, held.id, "upkeep", held.generation, self._now(), author=author, order=order
         )
-        self._operations.begin(operation)
+        self._service.operations.begin(operation)
         self._send(operation)
         return operation
 

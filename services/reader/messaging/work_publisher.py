@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -23,12 +23,16 @@ log = structlog.get_logger(__name__)
 ITEM_HEADER, TRACE_HEADER = "viaduck-item", "traceparent"
 
 
+class WorkSender(Sender, Protocol):
+    def partitions(self, topic: str) -> int | None: ...
+
+
 class WorkPublisher:
     """Publishes for one reader. What the broker refuses is reported to ``undelivered``, from any thread."""
 
     def __init__(
         self,
-        sender: Sender,
+        sender: WorkSender,
         topics: Topics,
         pipeline: str,
         instance: str,
@@ -50,6 +54,10 @@ class WorkPublisher:
             self._send(action)
         else:
             self._park(action)
+
+    def partitions(self) -> int | None:
+        """How many the work topic has; None where the broker does not say now."""
+        return self._sender.partitions(self._topics.work)
 
     def repeat(self, word: Republish) -> None:
         """Say once more where a destination stands. A failure keeps its time, so that the next try is not put off."""

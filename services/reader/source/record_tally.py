@@ -8,9 +8,7 @@ that is further on takes its place, and what lies between the two is not counted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from services.reader.source.unrouted_values import Among, UnroutedValues
+from services.reader.source.unrouted_values import Among, RoutingContext
 from shared.contracts.positions import Vector
 from shared.contracts.reports import UnroutedRecords
 from shared.runtime.metrics import Metrics
@@ -22,18 +20,9 @@ SILENT_AFTER_S = 10.0
 class RecordTally:
     """Used by one thread. ``now_s`` is monotonic time."""
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        routes: Mapping[str, str],
-        counts: Callable[[], bool],
-        unknown: UnroutedValues | None = None,
-    ) -> None:
-        """``routes``: as for ``SourcePoller``. ``counts``: whether this reader counts, of several of the pipeline."""
+    def __init__(self, metrics: Metrics, routing: RoutingContext) -> None:
         self._metrics = metrics
-        self._routes = routes
-        self._counts = counts
-        self._unknown = unknown
+        self._routing = routing
         self._topic = ""
         self._through: Vector | None = None
         """The end of the range that was counted last."""
@@ -41,13 +30,13 @@ class RecordTally:
 
     def heard(self, found: UnroutedRecords, topic_id: str | None, now_s: float) -> None:
         """Take in a range of the topic that has this id now; one of another topic is ignored."""
-        if found.topic_id != topic_id or not self._counts():
+        if found.topic_id != topic_id or not self._routing.counts_unrouted():
             return
         counted, mine = self._take(found, now_s), self._without_routed(found)
         if counted:
             self._metrics.unrouted_rows_total.inc(mine.rows)
-        if self._unknown is not None:
-            self._unknown.note_records(mine, counted=counted)
+        if self._routing.unknown is not None:
+            self._routing.unknown.note_records(mine, counted=counted)
 
     def _take(self, found: UnroutedRecords, now_s: float) -> bool:
         """Whether none of its records was counted before; then they are."""
@@ -63,7 +52,7 @@ class RecordTally:
 
     def _without_routed(self, found: UnroutedRecords) -> UnroutedRecords:
         """Without what is of destinations that the applier had not heard of."""
-        among = Among(self._routes.values())
+        among = Among(self._routing.routes.values())
         values = tuple(each for each in found.values if not among.has(each))
         known = sum(each.rows for each in found.values) - sum(each.rows for each in values)
         return found.model_copy(update={"values": values, "rows": max(0, found.rows - known)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
@@ -15,7 +15,7 @@ from services.reader.planner.frontier import CatalogTime
 from services.reader.planner.plan import Planner
 from services.reader.planner.scheduling import SourceState
 from services.reader.source.source_reader import Cut, Expired, SourceReader
-from services.reader.source.unrouted_values import UnroutedValues
+from services.reader.source.unrouted_values import RoutingContext, UnroutedValues
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Problem
 from shared.lake.catalog.reader import Head
@@ -47,25 +47,16 @@ class SourcePoller:
         source: SourceReader,
         planner: Planner,
         metrics: Metrics,
-        routes: Mapping[str, str],
+        routing: RoutingContext,
         interval_s: float,
         now_s: float,
-        *,
-        counts_unrouted: Callable[[], bool],
-        unknown: UnroutedValues | None = None,
     ) -> None:
-        """``routes``: returns the current routing value of each destination of the pipeline, in every share.
-
-        ``unknown``: remembers values without a destination; None if discovery is off.
-        """
         self._source = source
         self._planner = planner
         self._metrics = metrics
-        self._routes = routes
+        self._routing = routing
         self._interval_s = interval_s
         self._began_s = now_s
-        self._counts_unrouted = counts_unrouted
-        self._unknown = unknown
         self._above: deque[Cut] = deque()
         self._below: deque[Cut] = deque()
         self._head: tuple[Head, float] | None = None
@@ -170,8 +161,8 @@ class SourcePoller:
                 self._below = deque(self._source.cuts(below))
             elif self._below:
                 self._count_below(self._below.pop())
-            elif self._unknown is not None and self._wants_unknown(now_s):
-                self._list_unknown(self._unknown, now_s)
+            elif self._routing.unknown is not None and self._wants_unknown(now_s):
+                self._list_unknown(self._routing.unknown, now_s)
 
     def _look(self, now_s: float) -> None:
         head = self._source.head()
@@ -192,12 +183,12 @@ class SourcePoller:
         if index is None or cut.range.after != index.line:
             self._above.clear()
             return
-        step = self._source.count(cut, self._routes.values())
+        step = self._source.count(cut, self._routing.routes.values())
         self._planner.counted(step)
-        if self._counts_unrouted():
+        if self._routing.counts_unrouted():
             self._metrics.unrouted_rows_total.inc(step.unrouted)
-        if self._unknown is not None:
-            self._unknown.note(step, self._routes.values())
+        if self._routing.unknown is not None:
+            self._routing.unknown.note(step, self._routing.routes.values())
 
     def _note_counted(self) -> None:
         if self._planner.above() is None:
@@ -208,7 +199,7 @@ class SourcePoller:
         if index is None or cut.range.through != index.floor:
             self._below.clear()
             return
-        self._planner.counted_below(self._source.count(cut, self._routes.values()))
+        self._planner.counted_below(self._source.count(cut, self._routing.routes.values()))
 
     def _recent_sizes(self, now_s: float) -> Mapping[str, int] | None:
         """Estimates may be a little old: at a start, destinations ask for their seeds one after the other.
@@ -231,17 +222,17 @@ class SourcePoller:
     def _list_unknown(self, unknown: UnroutedValues, now_s: float) -> None:
         """All values stand in old files, too. An unreadable old file must not keep changes from being counted."""
         try:
-            unknown.looked(*self._source.unknown(self._routes.values()), now_s)
+            unknown.looked(*self._source.unknown(self._routing.routes.values()), now_s)
         except ViaduckError as error:
             unknown.failed(now_s)
             self._metrics.errors_total.labels(type=error.type, destination="").inc()
             log.warning("values_not_listed", type=error.type, why=error.message)
 
     def _wants_unknown(self, now_s: float) -> bool:
-        return self._unknown is not None and self.has_seen and self._unknown.wants_look(now_s)
+        return self._routing.unknown is not None and self.has_seen and self._routing.unknown.wants_look(now_s)
 
     def _may_count(self, now_s: float) -> bool:
-        return bool(self._routes) or now_s - self._began_s >= HEARD_WITHIN_S
+        return bool(self._routing.routes) or now_s - self._began_s >= HEARD_WITHIN_S
 
     @contextmanager
     def _reading(self, now_s: float, within_s: float) -> Iterator[None]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from services.reader.planner.counted_changes import CountedStep
 from shared.contracts.digest import value_digest
@@ -15,6 +16,20 @@ from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offer, Offer
 
 LOOK_AGAIN_AFTER_S = 60.0
 """Between two looks at all values, where there were more than could be remembered, or where the first one failed."""
+
+
+@dataclass(frozen=True)
+class RoutingContext:
+    """By what a reader tells rows that go somewhere from those that go nowhere.
+
+    ``routes``: the current routing value of each destination of the pipeline, in every share. ``counts_unrouted``:
+    whether this reader counts the others, of several of the pipeline. ``unknown``: remembers their values; None if
+    discovery is off.
+    """
+
+    routes: Mapping[str, str]
+    counts_unrouted: Callable[[], bool]
+    unknown: UnroutedValues | None = None
 
 
 class UnroutedValues:

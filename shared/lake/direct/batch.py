@@ -59,37 +59,34 @@ class CommitBatch:
     made: tuple[Question, ...] = ()
 
 
-def commit_of(
-    dialect: Dialect,
-    prefix: str,
-    structure: Structure,
-    state: TableState,
-    written: Written,
-    cursor: Mapping[str, Any],
-    stamp: CommitMessage,
-    now: datetime,
-    alteration: Alteration | None = None,
-) -> CommitBatch:
-    """The batch that makes ``written`` and the new ``cursor`` (values by ``cursor_columns``) the next snapshot.
-
-    ``alteration``: what becomes of the table's columns, which are the structure's until then.
-    """
-    return _Batch(dialect, prefix, structure, state, written, cursor, stamp, now, alteration).commit()
-
-
 @dataclass(frozen=True)
-class _Batch:
+class CommitContext:
+    """Where a commit goes, by whom and when: what all of its statements need beside rows.
+
+    ``cursor``: the new cursor's row, values by ``cursor_columns``.
+    """
+
     dialect: Dialect
     prefix: str
-    structure: Structure
-    state: TableState
-    written: Written
     cursor: Mapping[str, Any]
     stamp: CommitMessage
     now: datetime
-    alteration: Alteration | None
 
-    def commit(self) -> CommitBatch:
+
+@dataclass(frozen=True)
+class NextCommit:
+    """Makes ``written`` and the new cursor the next snapshot of a table that is there.
+
+    ``alteration``: what becomes of the table's columns, which are the structure's until then.
+    """
+
+    context: CommitContext
+    structure: Structure
+    state: TableState
+    written: Written
+    alteration: Alteration | None = None
+
+    def batch(self) -> CommitBatch:
         rest = [*self._changes(), *self._altered(), *self._data(), *self._deletes()]
         rest += [*self._table_stats(), *self._column_stats(), *self._cursor_rows()]
         return CommitBatch(self.snapshot, self._claim(), self._condition(), tuple(rest))
@@ -109,7 +106,11 @@ class _Batch:
 
     @cached_property
     def _names(self) -> Names:
-        return {"": self.prefix, **self.dialect.functions, "cursor_rows": ident(self.structure.cursor_inlined[0])}
+        return {
+            "": self.context.prefix,
+            **self.context.dialect.functions,
+            "cursor_rows": ident(self.structure.cursor_inlined[0]),
+        }
 
     def _question(self, sql: str, values: Mapping[str, Value]) -> Question:
         return Question(sql, self._names, values)
@@ -120,7 +121,7 @@ class _Batch:
         seen = self.state.snapshot
         files = seen.next_file_id + len(self.written.names)
         new = replace(seen, id=self.snapshot, schema_version=self.schema_version, next_file_id=files)
-        return claim(self._names, self.dialect, new, self.now)
+        return claim(self._names, self.context.dialect, new, self.context.now)
 
     def _condition(self) -> Question:
         """Neither the newest snapshot before the claimed one nor the cursor's row has changed since the look.
@@ -146,7 +147,7 @@ class _Batch:
         deleted = f"deleted_from_table:{table:d}," if self.written.deletes or self.written.ended else ""
         altered = f"altered_table:{table:d}," if self.alteration is not None else ""
         made = f"{inserted}{deleted}{altered}inlined_insert:{cursor:d},inlined_delete:{cursor:d}"
-        yield changes(self._names, self.snapshot, made, self.stamp)
+        yield changes(self._names, self.snapshot, made, self.context.stamp)
 
     def _altered(self) -> Iterable[Question]:
         if self.alteration is not None:
@@ -188,9 +189,11 @@ class _Batch:
         values: dict[str, Value] = {f"id{n}": each for n, (each, _) in enumerate(replaced)}
         places = ", ".join(f":id{n:d}" for n in range(len(replaced)))
         yield self._question(f"DELETE FROM {{}}ducklake_delete_file WHERE delete_file_id IN ({places})", values)
-        when = "now()" if self.dialect.binary_text else ":now"
+        when = "now()" if self.context.dialect.binary_text else ":now"
         lines = places_of(SCHEDULED, len(replaced))
-        scheduled = values_of(replaced) | ({} if self.dialect.binary_text else {"now": timestamptz(self.now)})
+        scheduled = values_of(replaced) | (
+            {} if self.context.dialect.binary_text else {"now": timestamptz(self.context.now)}
+        )
         yield self._question(
             "INSERT INTO {}ducklake_files_scheduled_for_deletion (data_file_id, path, path_is_relative, schedule_start)"
             f" SELECT said.id, said.path, CAST(1 AS {{boolean}}), {when} FROM (VALUES {lines}) AS said (id, path)",
@@ -272,7 +275,7 @@ class _Batch:
 
     def _of_cursor(self) -> Iterable[tuple[tuple[int, int], ColumnStats]]:
         """A cursor's row is inlined, and the statistics of its table hold for it as for any other."""
-        values = cursor_values(self.cursor)
+        values = cursor_values(self.context.cursor)
         for field in self.structure.cursor_columns:
             key = self.structure.cursor_id, field.id
             value, old = values.get(field.name), self.state.columns.get(key)
@@ -293,4 +296,4 @@ class _Batch:
             " AND end_snapshot IS NULL",
             {"new": self.snapshot, "row": row.row_id, "begin": row.begin_snapshot},
         )
-        yield cursor_row(self._names, self.dialect, row.row_id, self.snapshot, self.cursor)
+        yield cursor_row(self._names, self.context.dialect, row.row_id, self.snapshot, self.context.cursor)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
-from typing import Any
 
 from shared.lake.connection.query import Question
 from shared.lake.direct import rows as metadata_rows
-from shared.lake.direct.batch import CommitBatch
+from shared.lake.direct.batch import CommitBatch, CommitContext
 from shared.lake.direct.columns import new_columns
-from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.new_table import NewTables
-from shared.lake.direct.rows import PLAIN, CommitMessage, Names, places_of, values_of
+from shared.lake.direct.rows import PLAIN, Names, places_of, values_of
 from shared.lake.direct.state import CURSOR_TYPES, ColumnStats, NewestSnapshot
 from shared.lake.direct.statistics import merged
 from shared.lake.direct.written import Written
@@ -38,21 +35,17 @@ INLINED_DELETES = "(file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT)"
 
 @dataclass(frozen=True)
 class FirstCommit:
-    """Makes the tables, with the data file of ``written``, the cursor and the options of both tables.
+    """Makes the tables, with the data file of ``written``, the context's cursor and the options of both tables.
 
     ``seen`` is the newest snapshot of the lake, with which the tables' place was looked at. ``cursor_rows``: so many
     rows of the cursor's table DuckLake is to keep in the catalog; of the table none.
     """
 
-    dialect: Dialect
-    prefix: str
+    context: CommitContext
     seen: NewestSnapshot
     tables: NewTables
     written: Written
-    cursor: Mapping[str, Any]
     cursor_rows: int
-    stamp: CommitMessage
-    now: datetime
 
     def batch(self) -> CommitBatch:
         """TLA: ``CommitDirect``."""
@@ -68,7 +61,7 @@ class FirstCommit:
         )  # fmt: skip
         return CommitBatch(
             self.snapshot,
-            metadata_rows.claim(self._names, self.dialect, new, self.now),
+            metadata_rows.claim(self._names, self.context.dialect, new, self.context.now),
             self._condition(),
             rest,
             tuple(self._made()),
@@ -85,7 +78,11 @@ class FirstCommit:
 
     @cached_property
     def _names(self) -> Names:
-        return {"": self.prefix, **self.dialect.functions, "cursor_rows": ident(self._cursor_rows_table)}
+        return {
+            "": self.context.prefix,
+            **self.context.dialect.functions,
+            "cursor_rows": ident(self._cursor_rows_table),
+        }
 
     @property
     def _cursor_rows_table(self) -> str:
@@ -109,7 +106,7 @@ class FirstCommit:
         made += [f"created_table:{ident(each.schema.name)}.{ident(each.name)}" for each in (cursor, table)]
         made += [f"inserted_into_table:{table.id:d}"] if self.written.data is not None else []
         yield metadata_rows.changes(
-            self._names, self.snapshot, ",".join([*made, f"inlined_insert:{cursor.id:d}"]), self.stamp
+            self._names, self.snapshot, ",".join([*made, f"inlined_insert:{cursor.id:d}"]), self.context.stamp
         )
 
     def _schemas(self) -> Iterator[Question]:
@@ -183,7 +180,7 @@ class FirstCommit:
             yield metadata_rows.new_table_stats(self._names, table, data.records, data.bytes)
 
     def _stats(self) -> Iterator[tuple[tuple[int, int], ColumnStats]]:
-        values = metadata_rows.cursor_values(self.cursor)
+        values = metadata_rows.cursor_values(self.context.cursor)
         for field in self.tables.cursor.fields:
             value = values[field.name]
             text = None if value is None else str(value)
@@ -196,9 +193,9 @@ class FirstCommit:
     def _made(self) -> Iterator[Question]:
         """The catalog's own tables: for the cursor's row, and those that DuckLake would look for in vain."""
         yield Question(f"CREATE TABLE {{}}{{cursor_rows}} ({_inlined_columns()})", self._names, {})
-        yield metadata_rows.cursor_row(self._names, self.dialect, 0, self.snapshot, self.cursor)
+        yield metadata_rows.cursor_row(self._names, self.context.dialect, 0, self.snapshot, self.context.cursor)
         for name in sorted(self.tables.structure.optional):
-            names = {"": self.prefix, "deletes": ident(name)}
+            names = {"": self.context.prefix, "deletes": ident(name)}
             yield Question(f"CREATE TABLE {{}}{{deletes}} {INLINED_DELETES}", names, {})
 
 

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from sqlalchemy.engine import make_url
 
 from services.control.app import build, furnish
-from services.control.model.conflicts import Neighbour
+from services.control.model.conflicts import Neighbour, PipelineContext
 from services.control.operations.destination_past import DestinationPast
 from services.control.operations.destination_schema import DestinationSchemas
 from services.control.operations.destination_service import DestinationService
@@ -110,15 +110,16 @@ class ControlRig:
         self.registry.prepare()
         self.status_store, self.topic = StatusStore(self.pipeline), FakeTopic()
         announcer = DestinationPublisher(self.topic, "viaduck.destinations", self.pipeline)
+        context = PipelineContext(self.environ, lambda _: ())
         self.reconciler = Reconciler(
-            self.config, self.registry, self.status_store, announcer, self.environ, self.source.look, lambda: self.now
+            self.config, self.registry, self.status_store, announcer, context, self.source.look, lambda: self.now
         )
         database = self.registry.database
         self.tokens, self.operations = Tokens(database), Operations(database, self.pipeline)
         self.tokens.refresh()
         self.service = DestinationService(
-            self.reconciler, self.status_store, self.operations, AuditLog(database, self.pipeline), self.tokens,
-            self.environ, lambda: self.now,
+            self.reconciler, self.status_store, self.operations, AuditLog(database, self.pipeline), context,
+            lambda: self.now,
         )  # fmt: skip
         self.discovery = Discovery(
             self.reconciler, self.status_store, self.service, Proposals(database, self.pipeline), self.environ,

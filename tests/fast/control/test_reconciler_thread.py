@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
+from services.control.model.conflicts import PipelineContext
 from services.control.operations.reconciler import Reconciler
 from services.control.reconciler_thread import ReconcilerThread
 from services.control.store.destination_topic import DestinationPublisher
@@ -44,7 +45,9 @@ class ControlRig:
     def start(self, *ids: str, repeat_every_s: float = 60.0, alone: bool = True) -> ReconcilerThread:
         file = config(self.folder, [destination(each) for each in ids])
         announcer = DestinationPublisher(self.topic, "viaduck.destinations", PIPELINE)
-        reconciler = Reconciler(file, self.registry, self.status_store, announcer, {}, self.source.look)
+        reconciler = Reconciler(
+            file, self.registry, self.status_store, announcer, PipelineContext({}, lambda _: ()), self.source.look
+        )
         reconciler.load()
         self.worker = ReconcilerThread(
             reconciler, self.status_store, repeat_every_s, self.failures.append, self._load, alone=alone

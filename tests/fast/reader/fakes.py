@@ -112,7 +112,10 @@ class FakeSource:
 
 @dataclass
 class ReaderSender(FakeSender):
-    """What a reader sends, as messages."""
+    """What a reader sends, as messages, to topics that are said to have two partitions."""
+
+    def partitions(self, topic: str) -> int | None:
+        return 2
 
     @property
     def items(self) -> list[WorkItem]:

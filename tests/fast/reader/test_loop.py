@@ -65,9 +65,7 @@ class Reader:
         made = config(folder, **{"poll": {"interval_seconds": 0.05}, **sections})
         outlet = WorkPublisher(self.sender, Topics("v"), "p", made.instance.id, Share(), self.inbox.put)
         self.spread = Spread(self.sender)
-        self.loop = Loop(
-            made, self.source, self.inbox, outlet, self.spread, self.metrics, self.caught_up, partitions=lambda: 2
-        )
+        self.loop = Loop(made, self.source, self.inbox, outlet, self.spread, self.metrics, self.caught_up)
         self.positions: dict[str, int] = {}
         self._answered = 0
         self._thread = threading.Thread(target=self.loop.run, daemon=True)

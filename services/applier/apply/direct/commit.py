@@ -44,7 +44,7 @@ from shared.lake.columns.owners import require_kept
 from shared.lake.connection.query import Question
 from shared.lake.cursor import committed_at
 from shared.lake.direct import files, store
-from shared.lake.direct.batch import CommitBatch, commit_of
+from shared.lake.direct.batch import CommitBatch, CommitContext, NextCommit
 from shared.lake.direct.catalogs import ALONE_S, NotCommitted, RivalCommitted
 from shared.lake.direct.columns import Alteration
 from shared.lake.direct.eligibility import ExtensionReason
@@ -253,11 +253,9 @@ class DirectApplier:
             change.steps = site.left
             self._require_in_time(lake, change, folder, written, began_s)
             token, rows, now = uuid.uuid4().hex, change.counts.upserts, datetime.now(UTC)
-            stamp, cursor = _stamp(change, token, NOT_SEEDED, written), fence.row_of(change.move(rows), 0, now)
-            first = FirstCommit(
-                lake.catalog.dialect, lake.catalog.prefix, site.seen, site.tables, written, cursor,
-                CURSOR_INLINED_ROWS, stamp, now,
-            )  # fmt: skip
+            stamp, row = _stamp(change, token, NOT_SEEDED, written), fence.row_of(change.move(rows), 0, now)
+            context = CommitContext(lake.catalog.dialect, lake.catalog.prefix, row, stamp, now)
+            first = FirstCommit(context, site.seen, site.tables, written, CURSOR_INLINED_ROWS)
             self._bring_about(lake, folder, first.batch(), token, written)
         self._lakes.remember(direct_look.key_of(change.target), structure)
         return replace(_applied(change, written), rows_applied=rows)
@@ -295,17 +293,9 @@ class DirectApplier:
             after, rows = cursor.position, 0
         else:
             net = max(change.counts.touched, net)
-        commit = commit_of(
-            lake.catalog.dialect,
-            lake.catalog.prefix,
-            look.structure,
-            look.state,
-            written,
-            fence.row_of(change.move(net), rows, now),
-            _stamp(change, token, after, written),
-            now,
-            alteration,
-        )
+        stamp, row = _stamp(change, token, after, written), fence.row_of(change.move(net), rows, now)
+        context = CommitContext(lake.catalog.dialect, lake.catalog.prefix, row, stamp, now)
+        commit = NextCommit(context, look.structure, look.state, written, alteration).batch()
         self._bring_about(lake, look.folder, commit, token, written)
         told = 0 if change.is_seed else change.target.item.rows_applied
         counted = None if told is None else told + net

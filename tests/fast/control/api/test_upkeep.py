@@ -30,8 +30,8 @@ class Kept(ControlRig):
         super().__post_init__()
         self.sent, self.clock_s = FakeTopic("viaduck.work"), 0.0
         self.upkeep = UpkeepService(
-            self.reconciler, self.status_store.view, self.operations, self.service.audit_log, self.sent,
-            "viaduck.work", self.service.now_of, lambda: self.now, lambda: self.clock_s,
+            self.reconciler, self.service, self.status_store.view, self.sent, "viaduck.work", lambda: self.now,
+            lambda: self.clock_s,
         )  # fmt: skip
         self.handle.upkeep = self.upkeep
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
+from services.control.model.conflicts import PipelineContext
 from services.control.model.lifecycle import Registered
 from services.control.operations.reconciler import Reconciler
 from services.control.store.destination_topic import GONE_FOR, DestinationPublisher
@@ -49,7 +50,13 @@ class Setup:
     def reconciler(self, file: Config) -> Reconciler:
         announcer = DestinationPublisher(self.topic, "viaduck.destinations", PIPELINE)
         return Reconciler(
-            file, self.registry, self.status_store, announcer, self.environ, self.source.look, lambda: self.now
+            file,
+            self.registry,
+            self.status_store,
+            announcer,
+            PipelineContext(self.environ, lambda _: ()),
+            self.source.look,
+            lambda: self.now,
         )
 
     def started(self, file: Config) -> Reconciler:

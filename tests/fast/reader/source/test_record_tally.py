@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.reader.source.record_tally import SILENT_AFTER_S, RecordTally
-from services.reader.source.unrouted_values import UnroutedValues
+from services.reader.source.unrouted_values import RoutingContext, UnroutedValues
 from shared.contracts.digest import value_digest
 from shared.contracts.positions import Vector
 from shared.contracts.reports import LONGEST_OFFERED, Offer, Offered, UnroutedRecords
@@ -45,7 +45,7 @@ class Setup:
     unknown: UnroutedValues = field(default_factory=UnroutedValues)
 
     def __post_init__(self) -> None:
-        self.tally = RecordTally(self.metrics, self.routes, lambda: self.counts, self.unknown)
+        self.tally = RecordTally(self.metrics, RoutingContext(self.routes, lambda: self.counts, self.unknown))
 
     def hear(self, *reports: UnroutedRecords, now_s: float = 0.0, topic: str | None = TOPIC) -> None:
         for each in reports:

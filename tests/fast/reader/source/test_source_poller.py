@@ -14,7 +14,7 @@ from services.reader.source.source_poller import (
     SIZES_EVERY_S,
     SourcePoller,
 )
-from services.reader.source.unrouted_values import LOOK_AGAIN_AFTER_S, UnroutedValues
+from services.reader.source.unrouted_values import LOOK_AGAIN_AFTER_S, RoutingContext, UnroutedValues
 from shared.contracts.messages import ItemKind, Outcome
 from shared.contracts.ranges import NOT_SEEDED
 from shared.runtime.metrics import Metrics
@@ -33,8 +33,8 @@ class Setup:
         self.planner = Planner(Rules(), lambda: f"item-{next(numbers)}", lambda: 0.0)
         self.routes: dict[str, str] = {}
         self.watch = SourcePoller(
-            self.source, self.planner, self.metrics, self.routes, interval_s, 0.0,
-            counts_unrouted=lambda: counts_unrouted, unknown=unknown,
+            self.source, self.planner, self.metrics, RoutingContext(self.routes, lambda: counts_unrouted, unknown),
+            interval_s, 0.0,
         )  # fmt: skip
         for name in names:
             self.routes[name] = name
