@@ -12,6 +12,8 @@ from bench.setting import Setting
 from bench.topic import LIST_OFFSETS, PlainRun, RequestCounter, TopicSite, topic_site
 from bench.viaduck import polls
 from services.cli.runtime.running import RunningViaduck
+from tests.servers.kafka import Kafka
+from viaduck_demo.topic_command import main as demo
 
 OF_PLAIN_S = 0.5
 """Of the plain loop's seconds: twice its records a second."""
@@ -19,6 +21,7 @@ OF_PLAIN_S = 0.5
 OF_PLAIN_MEMORY, WORKER_MB = 1.2, 512.0
 PER_SECOND, P50_S, P99_S = 200.0, 1.5, 3.0
 FLUSH_S = 1.0
+DEMO_S = 120.0
 SETTLED_S = 8.0
 """After which nothing of what was under way is left, and the offsets of the consumer group are written, too."""
 
@@ -113,8 +116,23 @@ def idle(setting: Setting) -> Measured:
     return Measured(checks, {"seconds": seconds, "polls": made, "requests_by_kind": requests})
 
 
+def demonstrated(setting: Setting) -> Measured:
+    """The whole of ``viaduck demo --kind kafka``, its proof included; what it says goes to the terminal."""
+    events = setting.sized(quick=20_000, full=None)
+    with Kafka() as kafka:
+        began = time.monotonic()
+        code = demo(setting.folder / "demo", kafka.bootstrap, events)
+        seconds = round(time.monotonic() - began, 1)
+    checks = [
+        nothing("exit code, which is 1 where the table is not exact", code),
+        at_most("until a year of real flights has landed and is proven", seconds, DEMO_S, "s"),
+    ]
+    return Measured(checks, {"seconds": seconds, "most_events": events})
+
+
 CASES = (
     Case("topic", "1,000,000 JSON records of 380 bytes, 8 partitions (quick: 100,000), beside a plain loop", landing),
     Case("topic-trickle", "200 records a second for a minute, flushed every second (quick: 10 s)", trickle),
     Case("topic-idle", "a topic to which nothing is sent for a minute (quick: 10 s)", idle),
+    Case("topic-demo", "viaduck demo --kind kafka: a million events of flights (quick: 20,000)", demonstrated),
 )
