@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.servers import spark_archive
 from tests.servers.kafka import Kafka
@@ -23,15 +27,27 @@ from tests.world.duck import connect
 settings.register_profile("viaduck", deadline=None)  # machines are noisy: how long an example takes proves nothing
 settings.load_profile("viaduck")
 
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder there that is this user's alone
+"""Where tests have their files: catalogs in SQLite files wait for the disk at each commit, which proves nothing here."""
+
+ROOM_BYTES = 4 << 30
+"""That has to be free there: a run leaves less than one of them, and a container may have none."""
+
 DEPLOYMENTS, MODELS = "tests/e2e/", "tests/model/"
 
 
 class Scheduling(LoadScopeScheduling):
     """Hands out test by test, but deployments file by file, whose servers are shared, and the models all to one
     process: two model checkers would only slow each other down. Files with most tests come first, and so not last.
+    One process begins at the other end: deployments wait for most of their time, and single tests compute.
 
     (xdist's groups do nothing under this pytest.)
     """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node is self.nodes[-1]:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(DEPLOYMENTS):
@@ -48,7 +64,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if _has_room(IN_MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
     config.addinivalue_line("markers", "slow: of the tier check, and may take longer than a second of CPU")
+
+
+def _has_room(folder: Path) -> bool:
+    return folder.is_dir() and shutil.disk_usage(folder).free >= ROOM_BYTES
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
