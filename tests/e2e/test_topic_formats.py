@@ -58,7 +58,7 @@ def test_a_value_that_an_update_left_out_is_taken_from_the_row_that_is_there(top
     assert LEFT_OUT.encode() in value
 
 
-@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
+@pytest.mark.parametrize("encoding", ["avro", "json_schema", "protobuf"])
 def test_events_by_a_registry_update_and_delete_rows_and_take_from_them_what_an_update_left_out(
     topic: Topic, landing: Land, encoding: str
 ) -> None:
