@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from services.applier.records.record_format import RecordFormat
+from services.cli.commands import check
+from shared.config.deployment import load_all
 from tests.e2e.topics import Landing, Topic, read_all
+from tests.fast.control.files import write
 
 Land = Callable[..., Landing]
 
-BROKER, LARGEST = 20_000_000, 11_000_000
+BROKER, LARGEST = 40_000_000, 11_000_000
 """Bytes that the broker takes of a record, and that the file does."""
 
 
@@ -64,3 +70,25 @@ def test_a_rejected_record_that_its_topic_can_not_hold_parks_with_its_place(topi
     assert landed.land(p0=2).outcome == "applied"
     ((_, value, _),) = read_all(topic.kafka, landed.rejected)
     assert value == large
+
+
+@pytest.mark.parametrize(
+    ("memory", "code", "told"),
+    [
+        ("1GB", check.DONE, "of the newest 2 records 2 would be rows"),
+        ("100MB", check.UNREACHABLE, "raise applier.memory_limit"),
+    ],
+    ids=["enough", "too little"],
+)
+def test_check_reads_its_sample_in_the_memory_that_an_applier_has(
+    topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str], memory: str, code: int, told: str
+) -> None:
+    topic.take_records_of(BROKER)
+    topic.send({"id": 1}, {"id": 2, "v": text(1, 30_000_000)})
+    file = write(
+        tmp_path, source={"kind": "kafka", "topic": topic.name}, routing={}, state_dir=str(tmp_path / "state"),
+        kafka={"bootstrap_servers": topic.kafka.bootstrap}, applier={"memory_limit": memory},
+    )  # fmt: skip
+    assert check.main(load_all([file])) == code
+    said = " ".join(capsys.readouterr().out.split())
+    assert told in said
