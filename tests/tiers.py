@@ -259,6 +259,7 @@ LONGEST = (
 NIGHTLY = (
     "tests/e2e/test_pipelines.py::test_what_is_put_runs_beside_a_file_survives_a_restart_and_goes_alone[a folder]",
     "tests/e2e/test_processes_die.py::test_services_killed_during_a_workload_lose_and_double_nothing[12-True]",
+    "tests/e2e/test_topic_real_registry.py::test_records_in_each_format_land_by_the_schemas_of_a_real_registry",
     "tests/e2e/test_topics_up.py::test_the_whole_tree_killed_and_started_again_loses_and_doubles_nothing",
     "tests/e2e/test_torture.py::TestIncidents::test_silent_stall_after_the_cluster_was_recreated",
     "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[unusable]",
@@ -271,7 +272,7 @@ NIGHTLY = (
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[small]",
 )
 """What takes a minute and more, and does in another size or way what `test-all` has: services killed, a fault among
-faults, a wide table, a model of more faults at once."""
+faults, a wide table, a model of more faults at once, a registry that is fetched first."""
 
 TIERS: dict[str, Tier] = {
     "": Tier.ALL,

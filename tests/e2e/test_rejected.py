@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 
 from services.applier.records.record_format import RecordFormat, ValueFormat
 from services.control.operations.rejections import Destined, Rejections
@@ -22,8 +25,9 @@ from shared.kafka.topic_log import TopicLog
 from shared.kafka.topic_part import TopicPart
 from shared.kafka.topics import Topics
 from tests.e2e.test_topics_up import TopicDeployment
-from tests.e2e.topics import Landing, Topic, messages_of
+from tests.e2e.topics import WITHIN_S, Landing, Topic, messages_of, read_all
 from tests.fast.control.files import config
+from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
 
 
@@ -84,10 +88,30 @@ def test_a_topic_that_is_missing_is_told_from_an_empty_one(topic: Topic, rejecti
     assert part.spans("no-such-topic") is None
 
 
+@pytest.fixture
+def elsewhere() -> Iterator[Kafka]:
+    """Another cluster than the deployment's."""
+    with Kafka() as other:
+        yield other
+
+
+def offsets_of(kafka: Kafka, group: str, topic: str) -> dict[int, int]:
+    """What is committed, by partition."""
+    admin, asked = AdminClient({"bootstrap.servers": kafka.bootstrap}), ConsumerGroupTopicPartitions(group)
+    answer = admin.list_consumer_group_offsets([asked])[group].result(WITHIN_S)
+    return {each.partition: each.offset for each in answer.topic_partitions or () if each.topic == topic}
+
+
 @pytest.mark.timeout(300)
-def test_control_shows_rejected_records_and_sends_them_once(topic: Topic, tmp_path: Path) -> None:
+def test_of_a_topic_on_another_cluster_control_shows_rejected_records_and_sends_them_once(
+    kafka: Kafka, elsewhere: Kafka, tmp_path: Path
+) -> None:
+    topic = Topic(elsewhere, 3)
+    decoy = Topic(kafka, 3, name=topic.name)
     topic.send({"id": 1}, b"bad", partition=1)
-    deployment = TopicDeployment(tmp_path, topic)
+    decoy.send(*({"id": 90 + number} for number in range(9)), partition=1)
+    deployment = TopicDeployment(tmp_path, topic, kafka)
+    group = f"{deployment.prefix}.clicks"
     with deployment.run() as viaduck:
         deployment.wait_until_landed(viaduck)
         url = f"{viaduck.url}/v1/pipelines/clicks/rejected"
@@ -100,6 +124,18 @@ def test_control_shows_rejected_records_and_sends_them_once(topic: Topic, tmp_pa
         (newest, first) = httpx.get(url, timeout=30.0).json()["items"]
         assert (newest["source_offset"], newest["redriven"]) == (2, None)
         assert first["redriven"]["confirmed"] is True
-        httpx.post(f"{url}:redrive", json={}, timeout=60.0)
-        assert [each.value() for each in messages_of(topic.kafka, topic.name)] == [b'{"id": 1}', b"bad", b"bad", b"bad"]
-    assert deployment.verdict(0)["result"] == "equal"
+        assert httpx.post(f"{url}:redrive", json={}, timeout=60.0).json()["sent"] == 1
+        assert [each.value() for each in messages_of(elsewhere, topic.name)] == [b'{"id": 1}', b"bad", b"bad", b"bad"]
+        deployment.wait_until_landed(viaduck)
+        eventually(lambda: offsets_of(elsewhere, group, topic.name) == {0: 0, 1: 4, 2: 0})
+        shown = [json.loads(line) for line in deployment.said("work", "rejected", "--json").splitlines()]
+        assert [each["source_offset"] for each in shown] == [3, 2, 1]
+        (status,) = map(json.loads, deployment.said("status", "--json").splitlines())
+        assert (status["topic"]["lag_records"], status["rows_applied"]) == (0, 1)
+    proof = deployment.verdict(0)
+    assert (proof["result"], proof["rows"], proof["position"]) == ("equal", 1, 4)
+    assert {value for _, value, _ in read_all(kafka, f"{deployment.prefix}.rejected.clicks")} == {b"bad"}
+    assert len(messages_of(kafka, topic.name)) == 9
+    assert offsets_of(kafka, group, topic.name) == {}
+    known = topic.admin.list_topics(timeout=WITHIN_S).topics
+    assert [name for name in known if name.startswith("v-")] == []

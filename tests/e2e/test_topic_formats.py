@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import fastavro
+import pytest
 
 from services.applier.records.record_format import DeclaredColumn, KeyFormat, RecordFormat, ValueFormat
 from shared.kafka.schema_registry import RegistrySettings
 from tests.e2e.topics import Landing, Topic, read_all
-from tests.fast.applier.records.encoded_events import ENCODINGS, EVENT, FIELDS, KEY, envelope, key_schema
+from tests.fast.applier.records.encoded_events import ENCODINGS
 from tests.fast.applier.records.test_avro import wire
+from tests.fast.applier.records.test_protobuf import FIRST, INNER, address, described, in_base64, message
 from tests.servers.registry import running_registry
 
 Land = Callable[..., Landing]
@@ -56,13 +58,14 @@ def test_a_value_that_an_update_left_out_is_taken_from_the_row_that_is_there(top
     assert LEFT_OUT.encode() in value
 
 
-def test_events_in_avro_update_and_delete_rows_and_take_from_them_what_an_update_left_out(
-    topic: Topic, landing: Land
+@pytest.mark.parametrize("encoding", ["avro", "json_schema", "protobuf"])
+def test_events_by_a_registry_update_and_delete_rows_and_take_from_them_what_an_update_left_out(
+    topic: Topic, landing: Land, encoding: str
 ) -> None:
-    how = ENCODINGS["avro"]
+    how = ENCODINGS[encoding]
     with running_registry() as registry:
-        registry.add(KEY, key_schema(FIELDS))
-        registry.add(EVENT, envelope(FIELDS))
+        for number, schema in how.schemas().by_id.items():
+            registry.schemas[number] = {"schema": schema.text, "schemaType": schema.kind}
         form = replace(EVENTS, key=how.key, encoding=how.value)
         landed = landing(form=form, registry=RegistrySettings(registry.url))
         rows = [{"id": number, "n": 1, "big": f"long {number}"} for number in (1, 2, 3)]
@@ -77,7 +80,8 @@ def test_events_in_avro_update_and_delete_rows_and_take_from_them_what_an_update
         topic.send(None, key=how.write_key({"id": 3}))
         said = landed.land(p0=7)
         assert (said.outcome, said.error, said.inserted, said.deleted) == ("applied", None, 1, 3)
-        assert sorted(path for path, _ in registry.asked) == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/99"]
+        assert {path.partition("?")[0] for path, _ in registry.asked} == {f"/schemas/ids/{each}" for each in (1, 2, 99)}
+        assert len(registry.asked) == len(set(registry.asked)), "each is asked for once"
     assert landed.rows_of("SELECT id, n, big FROM dst.main.clicks") == [(1, 2, "long 1")]
     ((_, value, headers),) = read_all(topic.kafka, landed.rejected)
     assert (value, headers["viaduck-reason"], headers["viaduck-offset"]) == (unknown, "schema_unknown", "5")
@@ -131,3 +135,31 @@ def test_records_in_avro_land_by_their_schemas_and_wait_for_a_registry_that_is_d
     assert landed.columns()["day"] == "DATE"
     rejected = [(value, headers["viaduck-reason"]) for _, value, headers in read_all(topic.kafka, landed.rejected)]
     assert rejected == [(record[:-1], "undecodable"), (record.replace(b"\x07", b"\x08"), "schema_unknown")]
+
+
+def test_records_in_protobuf_land_by_descriptors_and_what_they_import(topic: Topic, landing: Land) -> None:
+    whole, inner = message("Whole"), message("Other.Inner")
+    whole.big, whole.text, whole.at.seconds, whole.home.street = 7, "é", 1, "Long Street"
+    inner.id = 5
+    record = wire(1, FIRST + whole.SerializeToString())
+    bad = [record[:-1], wire(2, FIRST), b"\x00\x00", wire(3, FIRST)]
+    with running_registry() as registry:
+        imported = {"name": "address.proto", "subject": "address", "version": 1}
+        registry.add(1, in_base64(described()), "PROTOBUF", imported)
+        registry.subjects["address", 1] = {"schema": in_base64(address()), "schemaType": "PROTOBUF"}
+        registry.add(3, "long")
+        landed = landing(form=RecordFormat(value=ValueFormat.PROTOBUF), registry=RegistrySettings(registry.url))
+        topic.send(record, wire(1, INNER + inner.SerializeToString()), *bad, None)
+        registry.status = 503
+        said = landed.land(p0=7)
+        assert (said.outcome, said.error and said.error.type) == ("failed", "source_unreachable")
+        registry.status = 0
+        said = landed.land(p0=7)
+        assert (said.outcome, said.error, said.inserted) == ("applied", None, 3)
+    rows = landed.rows_of('SELECT id, big, text, epoch("at"), CAST(home AS VARCHAR) FROM dst.main.clicks')
+    assert rows == [(5, None, None, None, None), (None, 7, "é", 1.0, '{"street":"Long Street"}'), (None,) * 5]
+    columns = landed.columns()
+    assert (columns["big"], columns["at"], columns["home"]) == ("BIGINT", "TIMESTAMP WITH TIME ZONE", "JSON")
+    assert [(value, headers["viaduck-reason"]) for _, value, headers in read_all(topic.kafka, landed.rejected)] == [
+        *zip(bad, ("undecodable", "schema_unknown", "wire_format", "schema_unusable"), strict=True)
+    ]  # fmt: skip

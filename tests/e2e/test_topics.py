@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 from collections.abc import Callable
 
 import pytest
@@ -134,22 +133,6 @@ def test_more_is_rejected_at_once_than_a_producer_holds(topic: Topic, landing: L
     assert (said.outcome, said.error) == ("applied", None)
     assert len(read_all(topic.kafka, landed.rejected)) == 2_000
     assert landed.rows_of(PLACES) == [(0, 2_000, 1)]
-
-
-def test_a_rejected_record_that_its_topic_can_not_hold_parks_with_its_place(topic: Topic, landing: Land) -> None:
-    landed, large = landing(), random.Random(1).randbytes(2_000_000)  # compressed it would be small
-    topic.take_records_of(4_000_000)
-    topic.send({"id": 1}, large)
-    said = landed.land(p0=2)
-    assert (said.outcome, said.error and said.error.type) == ("parked", "value_refused")
-    assert said.error is not None
-    assert "offset 1 of partition 0" in said.error.message
-    assert f"max.message.bytes of {landed.rejected}" in (said.error.hint or "")
-    assert landed.rows_of() == []
-    topic.take_records_of(4_000_000, landed.rejected)
-    assert landed.land(p0=2).outcome == "applied"
-    ((_, value, _),) = read_all(topic.kafka, landed.rejected)
-    assert value == large
 
 
 def test_nothing_commits_while_a_rejected_record_is_not_delivered(topic: Topic, landing: Land) -> None:

@@ -83,10 +83,13 @@ class Writer(threading.Thread):
 
 
 class TopicDeployment:
-    """One pipeline that lands a topic, its file, and what the destination holds."""
+    """One pipeline that lands a topic, its file, and what the destination holds. ``own`` is the deployment's broker
+    where that is not the topic's."""
 
-    def __init__(self, folder: Path, topic: Topic, **source: Any) -> None:
-        self.topic, self.port = topic, free_port()
+    def __init__(self, folder: Path, topic: Topic, own: Kafka | None = None, **source: Any) -> None:
+        self.topic, self.port, self.prefix = topic, free_port(), f"v-{topic.name}"
+        if own is not None:
+            source["bootstrap_servers"] = topic.kafka.bootstrap
         self.lake = ResolvedLake(f"sqlite:{folder}/clicks.sqlite", None, str(folder / "clicks"))
         self.file, self.log = folder / "viaduck.yaml", folder / "up.log"
         self._offsets = TopicLog(KafkaSettings(topic.kafka.bootstrap), topic.name, "test")
@@ -94,7 +97,7 @@ class TopicDeployment:
             "pipeline": "clicks",
             "source": {"kind": "kafka", "topic": topic.name, **source},
             "flush": {"seconds": 0.2, "rows": 2_000},
-            "kafka": {"bootstrap_servers": topic.kafka.bootstrap, "topic_prefix": f"v-{topic.name}"},
+            "kafka": {"bootstrap_servers": (own or topic.kafka).bootstrap, "topic_prefix": self.prefix},
             "poll": {"interval_seconds": 0.2},
             "server": {"port": self.port},
             "state_dir": str(folder / "state"),
@@ -118,9 +121,14 @@ class TopicDeployment:
 
     def viaduck(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command on the file, run to its end."""
-        command, *options = arguments
-        whole = [sys.executable, "-m", "services.cli.main", command, "-c", str(self.file), *options]
+        whole = [sys.executable, "-m", "services.cli.main", *arguments, "-c", str(self.file)]
         return subprocess.run(whole, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+
+    def said(self, *arguments: str) -> str:
+        """What a command that succeeds prints."""
+        done = self.viaduck(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def verdict(self, code: int) -> dict[str, Any]:
         """What ``verify`` says of the one destination, ending with that exit code."""

@@ -65,7 +65,7 @@ class Topic:
         return told.error is None and len(told.partitions) == partitions
 
     def _connected(self) -> Producer:
-        return Producer({"bootstrap.servers": self.kafka.bootstrap, "linger.ms": 5, "message.max.bytes": 10_000_000})
+        return Producer({"bootstrap.servers": self.kafka.bootstrap, "linger.ms": 5, "message.max.bytes": 100_000_000})
 
     def drop(self) -> None:
         wait_for(self.admin.delete_topics([self.name]))

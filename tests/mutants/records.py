@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.applier.records import conversions, examination, parse, readable, routing
+from services.applier.records import conversions, decoding, examination, parse, readable, routing
 from services.applier.records.inference import InferredKind
 from services.applier.records.record_batch import RecordBatch
 from services.applier.records.staging import Staging
@@ -54,6 +54,11 @@ def _columns_change_unseen() -> None:
     put(parse.RecordParser, "_adopt", lambda self: not self._lets_go and right(self))
 
 
+def _any_id_will_do() -> None:
+    right = decoding._known
+    put(decoding, "_known", lambda find, schemas: right(find, None if find is decoding.json_as_it_is else schemas))
+
+
 def _bad_ones_stay() -> None:
     put(examination, "refused", lambda *_: {})
 
@@ -93,6 +98,8 @@ MISTAKES = (
             (f"{FOLDER}/test_parts.py", "-k", "same_rows")),
     Mistake("columns-change-unseen", "new fields are rescued where records were let go", _columns_change_unseen,
             ("tests/fast/applier/worker/test_topic_reader.py::test_records_that_change_the_columns_are_read_again",)),
+    Mistake("any-id-will-do", "JSON lands whose schema the registry does not know", _any_id_will_do,
+            (f"{FOLDER}/test_avro.py", "-k", "json_has_to_name")),
     Mistake("bad-ones-stay", "a record that is no object lands as an empty row", _bad_ones_stay,
             (f"{FOLDER}/test_bad_input.py", "-k", "no_object")),
     Mistake("moved-on-lands", "a record lands though a newer one of its key in the range went elsewhere",

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+PROTOBUF = "PROTOBUF"
+
 
 @dataclass
 class Registry:
@@ -24,14 +26,21 @@ class Registry:
     status: int = 0
 
     def add(self, number: int, schema: Any, kind: str | None = None, *references: dict[str, Any]) -> None:
-        """AVRO, unless another kind is named."""
+        """AVRO, unless another kind is named. A schema of PROTOBUF is its descriptor in base64."""
         more: dict[str, Any] = {} if kind is None else {"schemaType": kind}
         if references:
             more["references"] = list(references)
-        self.schemas[number] = {"schema": json.dumps(schema), **more}
+        self.schemas[number] = {"schema": schema if kind == PROTOBUF else json.dumps(schema), **more}
 
     def answer(self, path: str) -> tuple[int, Any]:
-        parts = path.partition("?")[0].strip("/").split("/")
+        """A descriptor is for those who ask for it; others get the text of a file that has no messages."""
+        status, found = self._found(path.partition("?")[0])
+        if found.get("schemaType") == PROTOBUF and not path.endswith("?format=serialized"):
+            return status, {**found, "schema": 'syntax = "proto3";'}
+        return status, found
+
+    def _found(self, path: str) -> tuple[int, dict[str, Any]]:
+        parts = path.strip("/").split("/")
         if self.status:
             return self.status, {"error_code": self.status, "message": "as the test wants it"}
         if parts[:2] == ["schemas", "ids"]:

@@ -59,18 +59,23 @@ def decode(batch: RecordBatch, form: RecordFormat, schemas: Schemas | None) -> D
     decoded = Decoded(batch)
     is_event = form.value is ValueFormat.DEBEZIUM
     if form.encoded_as in IN_WIRE_FORMAT:
-        find = (OF_EVENTS if is_event else OF_VALUES).get(form.encoded_as)
-        known = None if find is None else _Known(schemas, find)
+        known = _known((OF_EVENTS if is_event else OF_VALUES)[form.encoded_as], schemas)
         decoded.batch = replace(decoded.batch, values=_texts(batch.values, known, decoded.bad, "the value"))
         decoded.types = {} if known is None else known.types()
     if form.key in KEYS_IN_WIRE_FORMAT and form.key_is_used:
-        find = (OF_KEYS_OF_EVENTS if is_event else OF_KEYS).get(form.key)
-        known = None if find is None else _Known(schemas, find)
+        known = _known((OF_KEYS_OF_EVENTS if is_event else OF_KEYS)[form.key], schemas)
         decoded.batch = replace(decoded.batch, keys=_texts(batch.keys, known, decoded.bad, "the key"))
     return decoded
 
 
-Find = Callable[[RegisteredSchema], Decoder]
+Find = Callable[[RegisteredSchema], Decoder | None]
+"""None where what is behind the header is read as it is. Raises ``UnusableSchema``."""
+
+
+def json_as_it_is(schema: RegisteredSchema) -> None:
+    """JSON tells its fields itself, and is not held against its schema."""
+    if schema.kind != "JSON":
+        raise UnusableSchema(f"it is {schema.kind[:20]}, and not JSON")
 
 
 def _avro_of_connect(schema: RegisteredSchema) -> Decoder:
@@ -78,11 +83,19 @@ def _avro_of_connect(schema: RegisteredSchema) -> Decoder:
     return avro_decoder(schema, connect_type)
 
 
-OF_VALUES: dict[ValueFormat, Find] = {ValueFormat.AVRO: avro_decoder, ValueFormat.PROTOBUF: protobuf_decoder}
-OF_EVENTS: dict[ValueFormat, Find] = {ValueFormat.AVRO: avro_events, ValueFormat.PROTOBUF: protobuf_events}
-OF_KEYS: dict[KeyFormat, Find] = {KeyFormat.AVRO: avro_decoder, KeyFormat.PROTOBUF: protobuf_decoder}
+OF_JSON: dict[ValueFormat, Find] = {ValueFormat.JSON_SCHEMA: json_as_it_is}
+OF_VALUES: dict[ValueFormat, Find] = {**OF_JSON, ValueFormat.AVRO: avro_decoder, ValueFormat.PROTOBUF: protobuf_decoder}
+OF_EVENTS: dict[ValueFormat, Find] = {**OF_JSON, ValueFormat.AVRO: avro_events, ValueFormat.PROTOBUF: protobuf_events}
+OF_KEYS: dict[KeyFormat, Find] = {
+    KeyFormat.JSON_SCHEMA: json_as_it_is, KeyFormat.AVRO: avro_decoder, KeyFormat.PROTOBUF: protobuf_decoder
+}  # fmt: skip
 OF_KEYS_OF_EVENTS: dict[KeyFormat, Find] = {**OF_KEYS, KeyFormat.AVRO: _avro_of_connect}
-"""Decoders by the formats of which a schema has to be known. JSON tells its fields itself: no schema is asked for."""
+"""Decoders by the formats of a registry's wire."""
+
+
+def _known(find: Find, schemas: Schemas | None) -> _Known | None:
+    """None where no schema is asked for: those of JSON are not needed, and the file names no registry."""
+    return None if schemas is None and find is json_as_it_is else _Known(schemas, find)
 
 
 class _Known:
@@ -91,9 +104,9 @@ class _Known:
     def __init__(self, schemas: Schemas | None, find: Find) -> None:
         self._schemas = schemas
         self._find = find
-        self._decoders: dict[int, Decoder | Refusal] = {}
+        self._decoders: dict[int, Decoder | Refusal | None] = {}
 
-    def of(self, number: int) -> Decoder | Refusal:
+    def of(self, number: int) -> Decoder | Refusal | None:
         if number not in self._decoders:
             self._decoders[number] = self._found(number)
         return self._decoders[number]
@@ -101,11 +114,11 @@ class _Known:
     def types(self) -> dict[str, str]:
         found: dict[str, str] = {}
         for _, decoder in sorted(self._decoders.items()):
-            for name, declared in {} if isinstance(decoder, tuple) else decoder.columns.items():
+            for name, declared in {} if decoder is None or isinstance(decoder, tuple) else decoder.columns.items():
                 found[name] = join_types(found.get(name, declared), declared)
         return found
 
-    def _found(self, number: int) -> Decoder | Refusal:
+    def _found(self, number: int) -> Decoder | Refusal | None:
         if self._schemas is None:
             raise ValueError("no registry is known for a format that needs one")
         schema = self._schemas.schema(number)
@@ -127,7 +140,7 @@ def _in_chunks(values: pa.Array, of: Callable[[bytes | None, int], bytes | None]
 
 
 def _texts(values: pa.Array, known: _Known | None, bad: dict[int, Refusal], what: str) -> pa.Array:
-    """Null where there is nothing, or nothing that can be read. Without ``known`` what is behind the header is JSON."""
+    """Null where there is nothing, or nothing that can be read. Without ``known`` no schema is asked for."""
 
     def decoded_value(data: bytes | None, place: int) -> bytes | None:
         found = None if data is None else _decoded(data, known)
@@ -143,10 +156,10 @@ def _texts(values: pa.Array, known: _Known | None, bad: dict[int, Refusal], what
 def _decoded(data: bytes, known: _Known | None) -> bytes | Refusal:
     if len(data) < HEADER or data[0] != MAGIC:
         return RejectionReason.WIRE_FORMAT, ""
-    if known is None:
-        return data[HEADER:]
     number = int.from_bytes(data[1:HEADER], "big")
-    decoder = known.of(number)
+    decoder = None if known is None else known.of(number)
+    if decoder is None:
+        return data[HEADER:]
     if isinstance(decoder, tuple):
         return decoder
     try:

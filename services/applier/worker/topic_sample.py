@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import duckdb
 from confluent_kafka import Message
 
 from services.applier.model.topic import form_of
@@ -25,14 +26,13 @@ from shared.kafka.source_settings import registry_settings, topic_settings
 from shared.kafka.topic_log import TopicLog
 from shared.kafka.topic_records import Bounds, TopicRecords
 from shared.lake.connection.engine import connect, release
+from shared.lake.failure import classify
 
 CLIENT_ID = "viaduck-sample"
 MOST = 100
 MOST_BYTES = 8_000_000
 WITHIN_S = 10.0
 """How long records are read; a broker that is silent for as long does not answer."""
-
-MEMORY_LIMIT = "256MB"
 
 
 class TimeIsUp(Error):
@@ -59,9 +59,12 @@ class TopicSample:
 
 
 def sample(config: Config, topic: TopicSource) -> TopicSample:
-    """Of about an equal part of each partition. Raises ``ConfigError``, and ``SourceError`` where it can't be read."""
+    """Of about an equal part of each partition, parsed in the memory that an applier has.
+
+    Raises ``ConfigError``, ``SourceError`` where it can't be read, ``DestinationError`` where it does not fit.
+    """
     messages = _newest(config, topic)
-    con = connect(memory_limit=MEMORY_LIMIT, catalogs=())
+    con = connect(memory_limit=config.applier.memory_limit, catalogs=())
     try:
         with _schemas(topic) as schemas:
             batch, form, column = batch_of(messages), form_of(config, topic), column_that_routes(config.routing.field)
@@ -71,6 +74,8 @@ def sample(config: Config, topic: TopicSource) -> TopicSample:
             return _sample(len(messages), parsed, routed)
         finally:
             parsed.drop()
+    except duckdb.OutOfMemoryException as error:
+        raise classify(error, f"parsing the newest records of {topic.topic}") from None
     finally:
         release(con)
 

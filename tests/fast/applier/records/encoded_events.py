@@ -79,6 +79,10 @@ FIELDS = {"id": "long", "n": "long", "big": "string"}
 """Of the table of ``ENCODINGS``."""
 
 
+def _json_schemas() -> Schemas:
+    return Schemas({"type": "object"}, {"type": "object"}, kind="JSON")
+
+
 def _avro_schemas() -> Schemas:
     return Schemas(key_schema(FIELDS), envelope(FIELDS))
 
@@ -136,7 +140,9 @@ def _in_json(number: int) -> Callable[[Any], Any]:
 
 ENCODINGS = {
     "json": Encoding(ValueFormat.JSON, KeyFormat.JSON, Schemas, lambda value: value, lambda key: key),
-    "json_schema": Encoding(ValueFormat.JSON_SCHEMA, KeyFormat.JSON_SCHEMA, Schemas, _in_json(EVENT), _in_json(KEY)),
+    "json_schema": Encoding(
+        ValueFormat.JSON_SCHEMA, KeyFormat.JSON_SCHEMA, _json_schemas, _in_json(EVENT), _in_json(KEY)
+    ),
     "avro": Encoding(
         ValueFormat.AVRO, KeyFormat.AVRO, _avro_schemas,
         lambda value: None if value is None else wire(EVENT, encoded(envelope(FIELDS), in_avro(value))),

@@ -291,6 +291,21 @@ def test_json_behind_the_header_of_a_registry_is_json(con: duckdb.DuckDBPyConnec
     assert table.last.rejected[0].value == b'{"id": 3}'
 
 
+def test_json_has_to_name_a_schema_of_the_registry_where_one_is_known(con: duckdb.DuckDBPyConnection) -> None:
+    schemas = Schemas({"type": "object"}, kind="JSON")
+    schemas.by_id[2] = RegisteredSchema("AVRO", '"long"')
+    form = replace(BARE, value=ValueFormat.JSON_SCHEMA, key=KeyFormat.JSON_SCHEMA, metadata=(Metadata.KEY,))
+    table = Table(con, form)
+    values = [wire(number, b'{"id": 9007199254740993, "x": 1.0}') for number in (1, 99, 2, 1)]
+    keys = [wire(1, b'{"k": 1}'), None, None, wire(99, b'{"k": 2}')]
+    assert table.take(values, keys=keys, schemas=schemas) == [{"_kafka_key": '{"k": 1}', "id": 2**53 + 1, "x": 1.0}]
+    assert table.reasons == {1: "schema_unknown", 2: "schema_unusable", 3: "schema_unknown"}
+    assert [each.text.rpartition(": ")[2] for each in table.last.rejected] == [
+        "the value, schema 99", "it is AVRO, and not JSON", "the key, schema 99",
+    ]  # fmt: skip
+    assert schemas.asked == [1, 99, 2, 1, 99], "once for values, and once for keys"
+
+
 @pytest.mark.parametrize(
     "text",
     [
