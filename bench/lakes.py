@@ -147,6 +147,11 @@ class PostgresLakes:
         with self.server.connect(lake.name) as con:
             return [(int(json.loads(extra)["through"]), visible[int(snapshot)]) for snapshot, extra in con.execute(sql)]
 
+    def connections(self, lakes: Iterable[Lake]) -> int:
+        """How many there are to the databases of these lakes, by anyone."""
+        there = "SELECT count(*) FROM pg_stat_activity WHERE datname = ANY(%s) AND backend_type = 'client backend'"
+        return int(self._one("postgres", there, sorted({lake.name for lake in lakes}))[0])
+
     def forget_use(self) -> None:
         self._one("postgres", "SELECT pg_stat_statements_reset()")
 

@@ -23,13 +23,14 @@ class Stand:
 
     def __init__(
         self, con: duckdb.DuckDBPyConnection, lakes: Lakes, tenants: Iterable[str], mirrored: Lakes | None = None,
-        name: str = SOURCE,
+        name: str = SOURCE, prefix: str = "v",
     ) -> None:  # fmt: skip
-        """``mirrored`` makes the tenants' lakes, where that is not who makes the source, which is called ``name``."""
+        """``mirrored`` makes the tenants' lakes, where that is not who makes the source, which is called ``name``;
+        ``prefix`` begins the names of theirs."""
         self.con, self.lakes = con, lakes
         self.source = lakes.new(name)
         open_lake(con, SOURCE, lakes.direct(self.source))
-        self.mirror = {tenant: (mirrored or lakes).new(f"v_{tenant}") for tenant in tenants}
+        self.mirror = {tenant: (mirrored or lakes).new(f"{prefix}_{tenant}") for tenant in tenants}
 
     def head(self) -> int:
         return committed(self.con, SOURCE)
@@ -50,10 +51,10 @@ class Stand:
 
 @contextmanager
 def standing(
-    lakes: Lakes, tenants: Iterable[str], mirrored: Lakes | None = None, name: str = SOURCE
-) -> Iterator[Stand]:  # fmt: skip
+    lakes: Lakes, tenants: Iterable[str], mirrored: Lakes | None = None, name: str = SOURCE, prefix: str = "v"
+) -> Iterator[Stand]:
     with closing(connect()) as con:
-        yield Stand(con, lakes, tenants, mirrored, name)
+        yield Stand(con, lakes, tenants, mirrored, name, prefix)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ LOOKS_FOR_PARKED = 10
 """How many looks at the whole there are to one at each destination."""
 
 JOB_SECONDS = re.compile(r'^viaduck_job_seconds_sum\{.*?phase="(\w+)".*?\} (\S+)', re.MULTILINE)
+COMMITS = re.compile(r'^viaduck_commits_total\{.*?path="(\w+)".*?\} (\S+)', re.MULTILINE)
 POLLS = re.compile(r"^viaduck_polls_total\{.*?\} (\S+)", re.MULTILINE)
 
 
@@ -92,6 +93,14 @@ def phase_seconds(viaduck: RunningViaduck) -> dict[str, float]:
 
 def phases_since(viaduck: RunningViaduck, before: Mapping[str, float]) -> dict[str, float]:
     return since(before, phase_seconds(viaduck))
+
+
+def commits(viaduck: RunningViaduck) -> dict[str, float]:
+    """How many there were at destinations so far, by who made them."""
+    found: dict[str, float] = {}
+    for path, count in COMMITS.findall(viaduck.metrics()):
+        found[path] = found.get(path, 0.0) + float(count)
+    return found
 
 
 def polls(viaduck: RunningViaduck) -> float:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 
 from bench.delay import FarAway
-from bench.outcome import LIMIT, VIADUCK, Case, Measured, Size, at_least, ratio
+from bench.outcome import LIMIT, VIADUCK, Case, Check, Measured, Size, at_least, at_most, ratio
 from bench.processes import cpu_seconds, frozen, memory_mb, since
 from bench.setting import Setting
 from bench.single_process import SingleProcess
 from bench.stand import Stand, require_right, single_process, standing
-from bench.viaduck import phase_seconds, phases_since, running_viaduck, wait_caught_up, wait_settled
+from bench.viaduck import Options, commits, phase_seconds, phases_since, running_viaduck, wait_caught_up, wait_settled
 from bench.workload import DENSE, MANY, SOURCE, SourceWriter, Workload, of_tenants, tenant_names
 from services.cli.runtime.running import RunningViaduck
+from shared.config.model import CommitChoice
 
 DENSE_SHARE, MANY_SHARE = 0.5, 0.2
 QUICK_TENANTS, QUICK_FAR_TENANTS = 60, 30
+MANY_S, MANY_PER_S = 1.6, 125.0
+DIRECT_PERCENT = 99.0
 FAR_S = 0.02
-APPLIES_PER_S = 150.0
+APPLIES_PER_S, FAR_OF_EXTENSION = 150.0, 8.0
 FAR_WARMING = 3
 """Batches until both workers have open what they will be given: to open a lake there takes seconds."""
 
@@ -48,31 +51,79 @@ def dense(setting: Setting) -> Measured:
 
 
 def many(setting: Setting) -> Measured:
-    return _beside_the_limit(setting, _many(setting, QUICK_TENANTS), MANY_SHARE)
+    found = _beside_the_limit(setting, _many(setting, QUICK_TENANTS), MANY_SHARE)
+    if setting.size is Size.QUICK:
+        return found
+    seconds = median(found.figures["beside"][VIADUCK])
+    checks = [
+        at_most(f"seconds for {MANY.touched_tenants} tenants", seconds, MANY_S, "s"),
+        at_least("applies a second", MANY.touched_tenants / seconds, MANY_PER_S),
+    ]
+    return replace(found, checks=[*found.checks, *checks])
 
 
 def far(setting: Setting) -> Measured:
     workload, lakes = _many(setting, QUICK_FAR_TENANTS), setting.on_postgres
-    with FarAway(lakes.server.port) as way, standing(lakes.behind(way.port), tenant_names(workload)) as stand:
-        batches = _far_batches(setting, stand, workload, way)
-        compared = stand.require_equal()
-    rate = median(workload.touched_tenants / batch.seconds for batch in batches)
-    check = at_least(f"applies a second of one applier, {FAR_S * 1000:.0f} ms a round trip", rate, APPLIES_PER_S)
-    figures = {"workload": asdict(workload), "compared": compared, "batches": [asdict(batch) for batch in batches]}
-    return Measured([check], figures)
+    with FarAway(lakes.server.port) as way:
+        ours = _batches(setting, workload, "auto", way, FAR_WARMING)
+        theirs = _batches(setting, workload, "extension", way, FAR_WARMING)
+    rate, of_extension = (
+        median(workload.touched_tenants / batch.seconds for batch in found.batches) for found in (ours, theirs)
+    )
+    checks = [
+        at_least(f"applies a second of one applier, {FAR_S * 1000:.0f} ms a round trip", rate, APPLIES_PER_S),
+        at_least("that beside commits by the extension", rate / of_extension, FAR_OF_EXTENSION, "x", 1),
+        direct_share(ours.commits),
+    ]
+    figures = {"workload": asdict(workload), "compared": ours.compared + theirs.compared,
+               "batches": [asdict(batch) for batch in ours.batches],
+               "by_extension": [asdict(batch) for batch in theirs.batches],
+               "commits": dict(ours.commits)}  # fmt: skip
+    return Measured(checks, figures)
 
 
-def _far_batches(setting: Setting, stand: Stand, workload: Workload, way: FarAway) -> list[Batch]:
-    """The seeds and the batches for warmth come before the distance."""
-    writer = SourceWriter(stand.con, SOURCE, workload)
-    writer.seed()
-    with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
-        wait_settled(viaduck, stand.head())
-        for _ in range(FAR_WARMING):
-            bring(viaduck, stand, writer)
-        way.round_trip(FAR_S)
-        bring(viaduck, stand, writer)  # the workers find out how wide to work there
-        return [bring(viaduck, stand, writer) for _ in range(setting.runs)]
+@dataclass(frozen=True)
+class Batches:
+    """``commits`` by who made them, while the batches were brought."""
+
+    batches: Sequence[Batch]
+    commits: Mapping[str, float]
+    compared: int
+
+
+def direct_share(made: Mapping[str, float]) -> Check:
+    total = sum(made.values())
+    assert total, "no commit was counted"
+    return at_least("commits that were direct", 100 * made.get("direct", 0.0) / total, DIRECT_PERCENT, "%")
+
+
+def _batches(
+    setting: Setting,
+    workload: Workload,
+    choice: CommitChoice,
+    way: FarAway | None = None,
+    warming: int = 1,
+) -> Batches:
+    """On lakes of their own. With a ``way`` the seeds and the batches for warmth come before the distance."""
+    lakes, folder = setting.lakes, setting.folder / choice
+    folder.mkdir()
+    if way is not None:
+        way.round_trip(0.0)
+        lakes = setting.on_postgres.behind(way.port)
+    with standing(lakes, tenant_names(workload), name=f"{choice}_{SOURCE}", prefix=choice) as stand:
+        writer, options = SourceWriter(stand.con, SOURCE, workload), Options(sections={"applier": {"commit": choice}})
+        writer.seed()
+        with running_viaduck(folder, stand.source, stand.mirror, options) as viaduck:
+            wait_settled(viaduck, stand.head())
+            for _ in range(warming):
+                bring(viaduck, stand, writer)
+            if way is not None:
+                way.round_trip(FAR_S)
+                bring(viaduck, stand, writer)  # the workers find out how wide to work there
+            before = commits(viaduck)
+            batches = [bring(viaduck, stand, writer) for _ in range(setting.runs)]
+            made = since(before, commits(viaduck))
+        return Batches(batches, made, stand.require_equal())
 
 
 def _beside_the_limit(setting: Setting, workload: Workload, target: float) -> Measured:
@@ -84,16 +135,19 @@ def _beside_the_limit(setting: Setting, workload: Workload, target: float) -> Me
             wait_settled(viaduck, stand.head())
             limit.seed(stand.head())
             _both(viaduck, stand, writer, limit)
+            before = commits(viaduck)
             pairs = [_both(viaduck, stand, writer, limit) for _ in range(setting.runs)]
-            used = memory_mb(viaduck.pid)
+            made, used = since(before, commits(viaduck)), memory_mb(viaduck.pid)
         compared = stand.require_equal()
         require_right(limit)
+    by_extension = _batches(setting, workload, "extension")
     what = f"{workload.changes:,} changes in {workload.commits} snapshots, {workload.touched_tenants} tenants"
     beside = {VIADUCK: [pair.viaduck.seconds for pair in pairs], LIMIT: [pair.limit.seconds for pair in pairs]}
-    figures = {"workload": asdict(workload), "compared": compared, "beside": beside,
+    figures = {"workload": asdict(workload), "compared": compared + by_extension.compared, "beside": beside,
                "pairs": [asdict(pair) for pair in pairs],
+               "by_extension": [asdict(batch) for batch in by_extension.batches], "commits": made,
                "memory_mb": used}  # fmt: skip
-    return Measured([ratio(what, beside, target)], figures)
+    return Measured([ratio(what, beside, target), direct_share(made)], figures)
 
 
 def _both(viaduck: RunningViaduck, stand: Stand, writer: SourceWriter, limit: SingleProcess) -> Pair:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 
+from bench.cases.fleet import Fleet, create_at_once, insert_rows, lakes_of, wait_seeded
 from bench.cases.small import follow
 from bench.lakes import PostgresLakes, Use
 from bench.outcome import Case, Check, Measured, Size, at_most, nothing
 from bench.processes import cpu_seconds, memory_mb, pid_of, since
 from bench.setting import Setting
-from bench.stand import Stand, standing
-from bench.viaduck import POLL_S, polls, running_viaduck, wait_settled
+from bench.stand import Stand, require_equal, standing
+from bench.viaduck import POLL_S, polls, running_viaduck, wait_caught_up, wait_settled
 from bench.workload import SOURCE, SPARSE, SourceWriter, of_tenants, tenant_names
 from services.cli.runtime.running import RunningViaduck
 
@@ -25,6 +26,7 @@ ONE_STATEMENT = 1.1
 STATEMENT_MS = 10.0
 CPU_SHARE = 5.0
 MEMORY_MB = 600.0
+CONNECTIONS = 50
 
 
 @dataclass(frozen=True)
@@ -94,4 +96,35 @@ def _idle(viaduck: RunningViaduck, stand: Stand, lakes: PostgresLakes) -> Idle:
     )  # fmt: skip
 
 
-CASES = (Case("crowd", "1,000 tenants (quick: 50), of which 10 are touched; then a minute of nothing", measure),)
+def shared(setting: Setting) -> Measured:
+    """Lakes that are metadata schemas of one database: an applier needs no connection for each of them."""
+    fleet, lakes = (
+        setting.sized(quick=Fleet(QUICK_TENANTS, 1, 10, 5), full=Fleet(1_000, 1, 10, 30)),
+        setting.on_postgres,
+    )
+    with standing(lakes, ()) as stand:
+        stand.mirror.update(lakes_of(lakes, fleet))
+        create_at_once(stand, list(stand.mirror))
+        with running_viaduck(setting.folder, stand.source, stand.mirror) as viaduck:
+            wait_seeded(viaduck, stand.head())
+            seeded = lakes.connections(stand.mirror.values())
+            touched = [_touch(stand, lakes, viaduck, number, fleet.touched) for number in range(fleet.seconds)]
+        compared = require_equal(lakes, stand.source, stand.mirror)
+    what = f"connections to the database of {fleet.tenants:,} lakes, at most"
+    figures = {**asdict(fleet), "connections_after_seeds": seeded, "connections": touched, "compared": compared}
+    return Measured([at_most(what, max(seeded, *touched), CONNECTIONS, digits=0)], figures)
+
+
+def _touch(stand: Stand, lakes: PostgresLakes, viaduck: RunningViaduck, number: int, touched: int) -> int:
+    """Connections once so many tenants, others each time, have got a row each."""
+    names = list(stand.mirror)
+    chosen = [names[(number * touched + at) % len(names)] for at in range(touched)]
+    insert_rows(stand.con, number * touched, chosen)
+    wait_caught_up(viaduck, stand.head())
+    return lakes.connections(stand.mirror.values())
+
+
+CASES = (
+    Case("crowd", "1,000 tenants (quick: 50), of which 10 are touched; then a minute of nothing", measure),
+    Case("crowd-shared", "1,000 tenants (quick: 50) of one database, of which 10 others are touched each time", shared),
+)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
+import duckdb
 from psycopg.sql import SQL, Identifier
 
 from bench.freshness import create, percentile_of
@@ -108,6 +109,14 @@ def create_at_once(stand: Stand, tenants: Sequence[str]) -> None:
     stand.con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} VALUES {rows}")
 
 
+def insert_rows(con: duckdb.DuckDBPyConnection, first: int, tenants: Sequence[str]) -> None:
+    """A row for each of them in one commit, with ids from ``first`` on."""
+    rows = ", ".join(
+        f"({first + at}, '{tenant}', 1.5, 'a note', TIMESTAMP '2026-01-01')" for at, tenant in enumerate(tenants)
+    )
+    con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} VALUES {rows}")
+
+
 def wait_seeded(viaduck: RunningViaduck, head: int) -> None:
     viaduck.wait_until("seeding", lambda: viaduck.caught_up(head), SEED_WITHIN_S, 2.0)
     wait_settled(viaduck, head)
@@ -120,11 +129,7 @@ def _stream(viaduck: RunningViaduck, stand: Stand, lakes: PostgresLakes, fleet: 
     for number in range(fleet.seconds):
         time.sleep(max(0.0, began + number - time.monotonic()))
         chosen = rng.sample(tenants, fleet.touched)
-        rows = ", ".join(
-            f"({number * fleet.touched + at}, '{tenant}', 1.5, 'a note', TIMESTAMP '2026-01-01')"
-            for at, tenant in enumerate(chosen)
-        )
-        stand.con.execute(f"INSERT INTO {SOURCE}.{SCHEMA}.{TABLE} VALUES {rows}")
+        insert_rows(stand.con, number * fleet.touched, chosen)
         touched[committed(stand.con, SOURCE)] = chosen
     stream_s = time.monotonic() - began
     viaduck.wait_until("the last commit", lambda: viaduck.caught_up(stand.head()), PATIENCE_S, 0.5)
