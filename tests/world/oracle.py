@@ -153,7 +153,7 @@ class _Check:
     kept_up: frozenset[int] = frozenset()
     """Snapshots up to the last upkeep, at which a stock reader looks."""
     newest: int = 0
-    """The destination's newest snapshot, if a tenant's own query is planned by statistics that we wrote; else 0."""
+    """The destination's newest snapshot; 0 if none is its own."""
     buckets: bool = False
     """The lake's owner has made ``bucket()`` partitions."""
 
