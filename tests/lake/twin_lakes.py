@@ -120,6 +120,14 @@ class Lake:
             f" (SELECT table_id FROM {CATALOG}table WHERE table_name = 't' AND end_snapshot IS NULL)"
         )
 
+    def deletes(self, at: Mapping[int, Label]) -> list[str]:
+        """What the catalog says of living delete files: since when they are there, until when rows of them went."""
+        found = self._con.execute(
+            f"SELECT begin_snapshot, partial_max, delete_count FROM {CATALOG}delete_file WHERE end_snapshot IS NULL"
+            f" AND table_id IN (SELECT table_id FROM {CATALOG}table WHERE table_name = 't' AND end_snapshot IS NULL)"
+        ).fetchall()
+        return sorted(repr((at.get(begin), at.get(through), count)) for begin, through, count in found)
+
     def files_at(self, snapshot: int) -> Files:
         """The files that readers are told of are there, of the size that is said, and deletes are of listed files."""
         listed = self._con.execute(
@@ -167,6 +175,7 @@ class History:
     files: Mapping[Label, Files]
     counts: Sequence[tuple[Any, ...]]
     first_row_ids: Sequence[str]
+    deletes: Sequence[str]
 
 
 def history_of(lake: Lake, asked: Iterable[tuple[Label, Label]], looks: Iterable[Label], *, replays: bool) -> History:
@@ -185,7 +194,7 @@ def history_of(lake: Lake, asked: Iterable[tuple[Label, Label]], looks: Iterable
     for label, listed in files.items():
         living = sum((seen - gone) * count for (seen, gone), count in listed.items())
         assert living == rows[label].total(), f"files of {label} hold {living} rows"
-    return History(rows, feeds, files, lake.counts(), lake.first_row_ids())
+    return History(rows, feeds, files, lake.counts(), lake.first_row_ids(), lake.deletes(at))
 
 
 def paired(told: Iterable[tuple[int, int, str, str]], at: Mapping[int, Label]) -> Images:
@@ -233,6 +242,7 @@ def require_same_histories(lakes: Mapping[str, Lake], judge: str, rng: random.Ra
         assert differing(ours.feeds, theirs.feeds) == {}, name
         assert differing(ours.files, theirs.files) == {}, name
         assert (ours.counts, ours.first_row_ids) == (theirs.counts, theirs.first_row_ids), name
+        assert ours.deletes == theirs.deletes, name
 
 
 def differing(ours: Mapping[Any, Counter[Any]], theirs: Mapping[Any, Counter[Any]]) -> dict[Any, Any]:
