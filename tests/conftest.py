@@ -27,7 +27,7 @@ from tests.world.duck import connect
 settings.register_profile("viaduck", deadline=None)  # machines are noisy: how long an example takes proves nothing
 settings.load_profile("viaduck")
 
-IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder there that is this user's alone
+IN_MEMORY = Path("/dev/shm")
 """Where tests have their files: catalogs in SQLite files wait for the disk at each commit, which proves nothing here."""
 
 ROOM_BYTES = 4 << 30

@@ -16,7 +16,7 @@ from shared.lake.attached.pool import LakePool
 from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
-from tests.lake.test_direct_twins import orphans
+from tests.lake.twin_lakes import orphans
 
 T = "src.main.t"
 

@@ -33,8 +33,8 @@ from tests.fast.waiting import eventually
 from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, ApplyRig
-from tests.lake.test_direct_twins import MAINTENANCE
 from tests.lake.test_upkeep import stock as read_by_stock
+from tests.lake.twins import MAINTENANCE
 
 DIRECT = Limits(commit="direct")
 

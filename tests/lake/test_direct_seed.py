@@ -22,7 +22,7 @@ from shared.lake.connection.new_catalog import TABLES
 from tests.lake.batches import before_commit, lose_acknowledgements
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig, MakeLake
-from tests.lake.test_direct_twins import COLUMNS, VALUES
+from tests.lake.twins import COLUMNS, VALUES
 
 MORE_COLUMNS = {
     "nest": 'STRUCT(a STRUCT(x INTEGER, y VARCHAR)[], "Q q" MAP(VARCHAR, STRUCT(z DOUBLE)))',

@@ -23,6 +23,7 @@ from shared.lake.connection.engine import connect
 from tests.lake.batches import before_commit
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
+from tests.lake.twins import CLEAN_UP, EXPIRE
 from tests.world.replay import SOAK
 
 COMMITS = 200 if SOAK else 12
@@ -35,7 +36,7 @@ RIVALS = (
     ("CALL ducklake_flush_inlined_data('dst')",),
     ("CALL ducklake_merge_adjacent_files('dst')",),
     ("CALL ducklake_rewrite_data_files('dst', 't', delete_threshold => 0.01)",),
-    ("CALL ducklake_expire_snapshots('dst', older_than => now() - INTERVAL 100 YEAR)",),
+    (EXPIRE, CLEAN_UP),
 )
 """What an owner does between our look and our commit, each statement in a transaction of its own."""
 
@@ -103,6 +104,8 @@ def test_what_an_owner_commits_between_our_look_and_our_commit_is_not_lost(
             paths[progress.commit] += 1
             ((after,),) = owner.execute(THEIRS).fetchall()
             assert (after > before) is ("INSERT" in drawn[0]), drawn
+            if EXPIRE in drawn:  # what was the newest snapshot then, and ours
+                assert owner.execute("SELECT count(*) FROM dst.snapshots()").fetchall() == [(2,)]
     assert rig.rows("a") == rig.expected("a")
     assert paths[CommitPath.DIRECT] >= COMMITS // 2, paths
 

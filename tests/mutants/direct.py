@@ -13,17 +13,21 @@ from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection import new_catalog
 from shared.lake.connection import postgres as postgres_connections
 from shared.lake.connection.query import Question
-from shared.lake.direct import files, new_table, statistics, store
+from shared.lake.direct import batch, files, new_table, positions, statistics, store
 from shared.lake.direct.batch import NextCommit
 from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted
 from shared.lake.direct.file_memory import NOBODY, Dead
 from shared.lake.direct.first_commit import FirstCommit
 from shared.lake.direct.lakes import DirectInstance
 from shared.lake.direct.positions import Losing
+from shared.lake.direct.rows import data_file
+from shared.lake.direct.written import NewDeleteFile
 from tests.mutants.mistake import Mistake, put
 
 TESTS = "tests/lake/test_direct_commit.py"
 SEEDS = "tests/lake/test_direct_seed.py"
+CHANGED_TWINS = ("tests/lake/test_direct_twins.py", "-k", "every_type and sqlite")
+MAINTAINED_TWINS = ("tests/lake/test_direct_twins.py", "-k", "maintenance and sqlite")
 
 
 def _commit_whatever_came() -> None:
@@ -75,6 +79,50 @@ def _old_deletes_are_left_out() -> None:
         return right(replace(lost, dead=NOBODY), snapshot)
 
     put(files, "_dead_with", dead_with)
+
+
+def _row_ids_come_again() -> None:
+    right = data_file
+    put(batch, "data_file", lambda names, id_, table, snapshot, _, data: right(names, id_, table, snapshot, 0, data))
+
+
+def _deletes_of_one_snapshot() -> None:
+    right = NewDeleteFile
+
+    def at_once(*given: Any) -> NewDeleteFile:
+        made = right(*given)
+        return made if made.replaces is None else replace(made, through=None)
+
+    put(files, "NewDeleteFile", at_once)
+
+
+def _replaced_deletes_are_left() -> None:
+    right = NextCommit._replaced
+    put(NextCommit, "_replaced", lambda self, replaced: list(right(self, replaced))[:1])
+
+
+def _clean_up_takes_new_deletes() -> None:
+    right = NextCommit._replaced
+
+    def replaced(self: Any, _: Any) -> Any:
+        found = [(each.replaces[0], each.name) for each in self.written.deletes if each.replaces is not None]
+        folder = [each.replaces[1].rpartition("/")[0] for each in self.written.deletes if each.replaces is not None]
+        return right(self, [(n, f"{above}/{name}") for (n, name), above in zip(found, folder, strict=True)])
+
+    put(NextCommit, "_replaced", replaced)
+
+
+def _living_rows_are_counted() -> None:
+    right = NextCommit._stats_of
+
+    def stats_of(self: Any, table: int, records: int, row: int, size: int) -> Any:
+        return right(self, table, records - self.written.deleted_rows, row, size)
+
+    put(NextCommit, "_stats_of", stats_of)
+
+
+def _scans_fold_case() -> None:
+    put(positions, "_comparable", lambda expression, _: f"lower({expression})")
 
 
 def _batches_without_an_end() -> None:
@@ -133,4 +181,15 @@ MISTAKES = (
             ("tests/lake/test_new_catalog.py", "-k", "exactly")),
     Mistake("deleted-rows-again", "a delete file forgets the one that it replaces", _old_deletes_are_left_out,
             ("tests/lake/test_direct_twins.py",)),
+    Mistake("row-ids-come-again", "each data file's rows are numbered from 0", _row_ids_come_again, CHANGED_TWINS),
+    Mistake("deletes-of-one-snapshot", "a delete file that goes on from another is said to be of one snapshot",
+            _deletes_of_one_snapshot, CHANGED_TWINS),
+    Mistake("replaced-deletes-are-left", "no clean-up removes a delete file that another one replaces",
+            _replaced_deletes_are_left, CHANGED_TWINS),
+    Mistake("living-rows-are-counted", "a table's count of rows goes down where some are deleted",
+            _living_rows_are_counted, CHANGED_TWINS),
+    Mistake("scans-fold-case", "keys that differ in case alone are the same key to a scan", _scans_fold_case,
+            ("tests/lake/test_scanned_keys.py", "-k", "wherever and sqlite")),
+    Mistake("clean-up-takes-new-deletes", "a clean-up removes the delete file that replaces another",
+            _clean_up_takes_new_deletes, MAINTAINED_TWINS),
 )  # fmt: skip

@@ -153,7 +153,7 @@ class _Check:
     kept_up: frozenset[int] = frozenset()
     """Snapshots up to the last upkeep, at which a stock reader looks."""
     newest: int = 0
-    """The destination's newest snapshot, if a tenant's own query is planned by statistics that we wrote; else 0."""
+    """The destination's newest snapshot; 0 if none is its own."""
     buckets: bool = False
     """The lake's owner has made ``bucket()`` partitions."""
 
@@ -241,11 +241,9 @@ class _Check:
         self.identities = Identities()
 
     def _newest(self, commits: Sequence[Commit]) -> int:
-        """The destination's newest snapshot where all changes were committed directly: those of DuckLake's extension
-        may leave statistics that are too narrow (H24)."""
-        moved = [stamp for commit in commits if (stamp := self._moved_by(commit)) is not None]
-        by_extension = any(stamp.kind == "changes" and stamp.path != "direct" for stamp in moved)
-        return 0 if by_extension else max((stamp.snapshot for stamp in moved), default=0)
+        """The destination's newest snapshot, by whichever path it was committed."""
+        moved = (self._moved_by(commit) for commit in commits)
+        return max((stamp.snapshot for stamp in moved if stamp is not None), default=0)
 
     def _moved_by(self, commit: Commit) -> Stamp | None:
         """The stamp of a commit that moved this destination; of what can't be read the judge complains elsewhere."""
