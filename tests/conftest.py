@@ -28,7 +28,7 @@ settings.register_profile("viaduck", deadline=None)  # machines are noisy: how l
 settings.load_profile("viaduck")
 
 IN_MEMORY = Path("/dev/shm")
-"""Where tests have their files: catalogs in SQLite files wait for the disk at each commit, which proves nothing here."""
+"""Where tests have their files: a catalog in a SQLite file waits for the disk at each commit, which proves nothing."""
 
 ROOM_BYTES = 4 << 30
 """That has to be free there: a run leaves less than one of them, and a container may have none."""
