@@ -3,6 +3,7 @@ nothing, which only hours of `make mutants` would tell."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,8 @@ def test_each_can_be_planted() -> None:
 def test_each_selects_a_test() -> None:
     files = sorted({mistake.noticed_by[0].partition("::")[0] for mistake in MISTAKES})
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    usual = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    found = subprocess.run(command, cwd=ROOT, env=usual, capture_output=True, text=True, check=True).stdout.splitlines()
     assert not [mistake.name for mistake in MISTAKES if not any(_selects(mistake, nodeid) for nodeid in found)]
 
 
