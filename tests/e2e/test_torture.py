@@ -31,7 +31,7 @@ PACE_S = (0.1, 1.0)
 FEWER = (1, 3, 2)
 """How many appliers there are in turn: each that joins is a start of Spark."""
 
-READ_AGAIN = 16
+READ_AGAIN = 40
 """Snapshots of each destination, from its first to its newest."""
 
 ELSEWHERE = {"zombie", "scale", "lost-commit", "broker-wipe", "freeze"}

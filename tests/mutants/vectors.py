@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from services.applier.apply.cursor import fence
 from services.applier.apply.cursor.decide import Cursor, Decision
@@ -20,6 +21,8 @@ from services.applier.records.routing import Routed, route
 from services.applier.worker import topic_reader
 from services.applier.worker.topic_ranges import TopicRanges
 from services.applier.worker.topic_reader import TopicReader
+from services.applier.worker.topic_routes import TopicRoutes
+from services.cli.verify import topic_proof
 from services.control.model import lifecycle
 from services.control.model.lifecycle import Registered
 from services.reader.planner.counted_changes import nothing
@@ -31,6 +34,23 @@ from tests.mutants.mistake import Mistake, put
 
 TOPICS = "tests/e2e/test_topics.py"
 DECIDE = "tests/fast/applier/apply/cursor/test_decide.py"
+
+
+def _any_record_of_a_key() -> None:
+    def every(con: duckdb.DuckDBPyConnection, value: str) -> Any:
+        return con.execute("SELECT p, o, true FROM temp.main.keys WHERE v = $value", {"value": value}).fetchall()
+
+    put(topic_proof, "_newest", every)
+
+
+def _keys_unread() -> None:
+    def keyed(self: Any, messages: Any) -> pa.Table:
+        places = [(each.partition(), each.offset()) for each in messages]
+        own = [f"{partition} {offset}" for partition, offset in places]
+        partitions, offsets = zip(*places, strict=True)
+        return pa.table({"p": partitions, "o": offsets, "k": own, "v": [""] * len(own)})
+
+    put(TopicRoutes, "keyed", keyed)
 
 
 def _compare_sums() -> None:
@@ -185,6 +205,10 @@ MISTAKES = (
     Mistake("quiet-once-all-moved-on", "records that came and moved on within a range leave no commit behind",
             _quiet_once_all_moved_on,
             ("tests/fast/applier/worker/test_topic_reader.py::test_a_destination_is_quiet_over_a_range_only_where_it_is_over_each_of_its_beginnings[2]",)),
+    Mistake("any-record-of-a-key", "a proof takes the row of any record of a key", _any_record_of_a_key,
+            ("tests/fast/cli/verify/test_topic_proof.py", "-k", "newest_record")),
+    Mistake("keys-unread", "a proof of keys that nothing routes takes each record as one of its own", _keys_unread,
+            ("tests/e2e/test_topic_verify_keys.py", "-k", "anything_else")),
     Mistake("rewind-in-place", "a rewind goes on in the generation that was there", _rewind_in_place,
             ("tests/fast/control/operations/test_topic_rewind.py::test_a_rewind_begins_a_life_at_its_offsets_and_other_partitions_stay",)),
 )  # fmt: skip

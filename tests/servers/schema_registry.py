@@ -7,24 +7,21 @@ repository, once; where containers run, it comes as an image.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-from shared.contracts.errors import DependencyError
-from shared.runtime.java import java_home
-from tests.cache import cache, locked
-from tests.servers.jars import FETCHED_WITHIN_S, SMALL
+from tests.servers.jars import SMALL
 from tests.servers.machine import Image, Local, Machine, machine, wait_until_ready
+from tests.servers.maven import fetched, java_for
 from tests.servers.ports import free_port
 from tests.servers.server import Server
 from tests.servers.way import Way, way
 
+WHAT = "a real schema registry"
 VERSION = "3.0.9"
 """The last one that runs in Java 17."""
 
@@ -72,40 +69,13 @@ class RealRegistry(Server):
 
 
 def _command() -> list[str]:
-    try:
-        java = java_home() / "bin" / "java"
-    except DependencyError as error:
-        pytest.skip(f"a real schema registry needs Java: {error.message}; {error.hint}")
-    return [str(java), *SMALL, "-jar", str(_folder() / f"apicurio-registry-app-{VERSION}-runner.jar")]
+    goal = (FETCH, f"-Dartifact={ARCHIVE}")
+    folder = fetched(WHAT, f"apicurio-{VERSION}", goal, _unpack)
+    return [java_for(WHAT), *SMALL, "-jar", str(folder / f"apicurio-registry-app-{VERSION}-runner.jar")]
 
 
-def _folder() -> Path:
-    """Of the unpacked archive. Skips the test where it is not there and can't be fetched."""
-    folder = cache() / f"apicurio-{VERSION}"
-    with locked("apicurio"):
-        if not folder.is_dir():
-            _fetch(folder)
-    return folder
-
-
-def _fetch(folder: Path) -> None:
-    if shutil.which("mvn") is None:
-        pytest.skip(
-            "a real schema registry needs Maven (`apt-get install maven`), which fetches it once,"
-            " or a Docker engine, which brings it as an image; neither is here"
-        )
-    unfinished = folder.with_suffix(".new")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    command = ["mvn", "-B", "-q", "-Dstyle.color=never", FETCH, f"-Dartifact={ARCHIVE}"]
-    done = subprocess.run(
-        [*command, f"-DoutputDirectory={unfinished}"],
-        capture_output=True, text=True, timeout=FETCHED_WITHIN_S, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        pytest.skip(f"Maven could not fetch {ARCHIVE}; give it a repository it can reach:\n{done.stdout[-1000:]}")
-    (packed,) = unfinished.glob("*.tar.gz")
+def _unpack(folder: Path) -> None:
+    (packed,) = folder.glob("*.tar.gz")
     with tarfile.open(packed) as archive:
-        archive.extractall(unfinished, filter="data")
+        archive.extractall(folder, filter="data")
     packed.unlink()
-    unfinished.rename(folder)

@@ -1,8 +1,8 @@
 """Whether a destination holds a topic's records up to its position, each once, but those that were rejected.
 
 Records are told apart by partition and offset. Their values are not read again: what a record becomes depends on the
-columns that were there when it came. With keys, of a topic that is routed, the newest record of each key must be there
-if it is routed to the destination, and no other one.
+columns that were there when it came. With keys, the newest record of each key must be there if it is the destination's
+and does not delete its row, and no other one.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ EVERYTHING = Bounds(2**62, 2**62)
 
 PLACE = (Column("_kafka_partition", "INTEGER"), Column("_kafka_offset", "BIGINT"))
 PLACES, REJECTED = path("memory", "main", "places"), path("memory", "main", "rejected")
-KEYS = "keys"
-"""Of a topic that is routed and has keys: every record with its key and routing value."""
+KEYS, UNCERTAIN = "keys", "uncertain"
+"""Where rows have keys: every record with its key and routing value; and the places of which either may be in the
+table, or another record of the key."""
 
-KEYED = "rows were held against the topic's records; that each key's newest record won is not proven"
+SEVERAL = "some keys are in several partitions, where offsets don't tell the newest record: any of them counted"
 UNASKED = "no record counts as rejected, since the embedded broker does not run"
 BY_COUNT = "rows were counted: without the metadata partition and offset, records can't be told apart"
 
@@ -112,7 +113,7 @@ class TopicProof:
         oldest, start = self.log.oldest(identity.partitions), _start_of(stamps, subject, cursor.generation)
         begin = start.joined(oldest)
         self._load(con, begin, end, subject.routing_value)
-        differences, note = self._differences(con, subject, begin)
+        differences, note = self._differences(con, subject, begin, is_whole=begin == start)
         self._require_certain(differences)
         table = path(DESTINATION, subject.schema, subject.table)
         rows = int(con.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
@@ -128,6 +129,7 @@ class TopicProof:
         for table in (PLACES, REJECTED):
             con.execute(f"CREATE TEMP TABLE {_temporary(table)} ({_declared()})")
         con.execute(f"CREATE TEMP TABLE {ident(KEYS)} (p INTEGER, o BIGINT, k VARCHAR, v VARCHAR)")
+        con.execute(f"CREATE TEMP TABLE {ident(UNCERTAIN)} (p INTEGER, o BIGINT)")
         with (
             self._taking(con, value) as take,
             closing(TopicRecords(self.settings, self.log.topic, CLIENT_ID)) as records,
@@ -137,8 +139,10 @@ class TopicProof:
             said = f"the topic {self.log.topic} ends before {end.text}, where the destination is"
             raise SourceError("source_moved", said, "the topic lost records: reseed the destination")
         _insert(con, REJECTED, self._rejected())
-        if self._is_routed and self._is_keyed:
-            _insert(con, PLACES, _newest(con, value))
+        if self._is_keyed:
+            newest = _newest(con, value if self._is_routed else "")
+            _insert(con, PLACES, [(partition, offset) for partition, offset, _ in newest])
+            _fill(con, UNCERTAIN, [(partition, offset) for partition, offset, is_alone in newest if not is_alone])
 
     @property
     def _is_routed(self) -> bool:
@@ -150,9 +154,9 @@ class TopicProof:
 
     @contextmanager
     def _taking(self, con: duckdb.DuckDBPyConnection, value: str) -> Iterator[Callable[[Sequence[Message]], None]]:
-        """What keeps the places of the destination's records: of all, where nothing routes them. Which of them are its
-        own is known once all are there, where those of other destinations can delete them: all are kept for that."""
-        if not self._is_routed or self.config.topic is None:
+        """What keeps the places of the destination's records: of all, where nothing routes them. Where rows have
+        keys it is known once all records are there which of them are the newest: all are kept for that."""
+        if self.config.topic is None or not (self._is_routed or self._is_keyed):
             yield lambda batch: _insert(con, PLACES, _at(batch))
             return
         from services.applier.worker.topic_routes import open_routes
@@ -167,7 +171,7 @@ class TopicProof:
         """Raises ``SourceError`` where records that were rejected, and forgotten by the embedded broker, may be all the
         difference."""
         is_certain = self.own is not None and not self.own.embedded
-        has_others = differences.extra > 0 and not (self._is_routed and self._is_keyed)
+        has_others = differences.extra > 0 and not self._is_keyed
         if is_certain or has_others or not differences.total:
             return
         raise SourceError(
@@ -198,25 +202,31 @@ class TopicProof:
             if origin is not None and origin.topic == self.log.topic:
                 yield origin.partition, origin.offset
 
-    def _differences(self, con: duckdb.DuckDBPyConnection, subject: Subject, begin: Vector) -> tuple[Differences, str]:
+    def _differences(
+        self, con: duckdb.DuckDBPyConnection, subject: Subject, begin: Vector, *, is_whole: bool
+    ) -> tuple[Differences, str]:
+        """``is_whole``: the topic retains all records of the life."""
         table = path(DESTINATION, subject.schema, subject.table)
         if not is_table(con, DESTINATION, subject.schema, subject.table):
             hint = "the table was dropped: reseed the destination"
             raise DestinationError("table_mismatch", f"the destination has no table {subject.table}", hint)
         landed = f"SELECT * FROM {_temporary(PLACES)} EXCEPT ALL SELECT DISTINCT * FROM {_temporary(REJECTED)}"
-        keyed = self._is_keyed and not self._is_routed
+        uncertain = f"SELECT * FROM {_temporary(path(UNCERTAIN))}"
+        required, several = landed, ""
+        if con.execute(f"SELECT count(*) FROM ({uncertain})").fetchall() != [(0,)]:
+            required, several = f"SELECT * FROM ({landed}) EXCEPT ALL {uncertain}", SEVERAL
         names = ", ".join(ident(column.name) for column in PLACE)
         have = {name for (name,) in con.execute(f"SELECT column_name FROM (DESCRIBE {table})").fetchall()}
         if not {column.name for column in PLACE} <= have:
-            return _counted(con, table, landed, keyed=keyed), BY_COUNT
+            differences = _counted(con, table, required, landed if is_whole else None)
+            return differences, "; ".join(filter(None, (BY_COUNT, several)))
         con.execute(f"CREATE TEMP TABLE {ident('begins')} (p INTEGER, o BIGINT)")
         _fill(con, "begins", begin.offsets)
         found = (
             f"SELECT {names} FROM {table} LEFT JOIN {_temporary(path('begins'))} ON p = {ident(PLACE[0].name)}"
             f" WHERE {ident(PLACE[1].name)} >= coalesce(o, 0)"
         )
-        required = f"SELECT * FROM ({landed}) WHERE {'false' if keyed else 'true'}"
-        return Multisets(con, PLACE, (), found, required, landed).differences(), KEYED if keyed else ""
+        return Multisets(con, PLACE, (), found, required, landed).differences(), several
 
 
 def proofs(config: Config, subjects: Sequence[Subject]) -> list[Verdict]:
@@ -272,20 +282,22 @@ def _append(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
         con.unregister("viaduck_places")
 
 
-def _newest(con: duckdb.DuckDBPyConnection, value: str) -> list[tuple[int, int]]:
-    """The places of the newest records of all keys, rejected ones aside, that are routed to ``value``."""
+def _newest(con: duckdb.DuckDBPyConnection, value: str) -> list[tuple[int, int, bool]]:
+    """Partition and offset of the newest records of all keys, rejected ones aside, that are routed to ``value``, and
+    whether that is certain: of a key that has records in several partitions the newest of each is here."""
     same = f"r.{ident(PLACE[0].name)} = p AND r.{ident(PLACE[1].name)} = o"
     rejected = f"SELECT 1 FROM {_temporary(REJECTED)} AS r WHERE {same}"
     good = f"SELECT * FROM {path('temp', 'main', KEYS)} WHERE NOT EXISTS ({rejected})"
-    newest = f"{good} QUALIFY row_number() OVER (PARTITION BY k ORDER BY p DESC, o DESC) = 1"
-    return con.execute(f"SELECT p, o FROM ({newest}) WHERE v = $value", {"value": value}).fetchall()
+    newest = f"{good} QUALIFY row_number() OVER (PARTITION BY k, p ORDER BY o DESC) = 1"
+    told = f"SELECT p, o, v, count(*) OVER (PARTITION BY k) = 1 AS is_alone FROM ({newest})"
+    return con.execute(f"SELECT p, o, is_alone FROM ({told}) WHERE v = $value", {"value": value}).fetchall()
 
 
-def _counted(con: duckdb.DuckDBPyConnection, table: str, landed: str, *, keyed: bool) -> Differences:
-    rows, expected = con.execute(
-        f"SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM ({landed}))"
-    ).fetchall()[0]
-    return Differences(missing=0 if keyed else max(0, expected - rows), extra=max(0, rows - expected))
+def _counted(con: duckdb.DuckDBPyConnection, table: str, required: str, allowed: str | None) -> Differences:
+    """``allowed`` is None where the table has rows of earlier records, too."""
+    counts = ", ".join(f"(SELECT count(*) FROM ({each}))" for each in (f"FROM {table}", required, allowed or required))
+    rows, least, most = con.execute(f"SELECT {counts}").fetchall()[0]
+    return Differences(missing=max(0, least - rows), extra=0 if allowed is None else max(0, rows - most))
 
 
 def _require_same(cursor: Position, identity: TopicIdentity, subject: Subject) -> None:
