@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from services.applier.records.record_format import RecordFormat
+from services.applier.records.record_format import DeclaredColumn, RecordFormat
 from services.applier.worker import worker_state
 from shared.config.model import CommitChoice
 from shared.contracts.messages import CommitPath, ItemKind, Outcome, Progress
@@ -264,3 +265,22 @@ def probed(topic: TopicRig) -> Progress:
 def database_of(topic: TopicRig) -> str:
     with closing(psycopg.connect(topic.lakes["a"].conninfo)) as con:
         return con.info.dbname
+
+
+MOMENTS = {
+    "2024-01-01 10:00:00": "2024-01-01 10:00:00+00",
+    "2024-01-01T10:00:00Z": "2024-01-01 10:00:00+00",
+    "2024-01-01T10:00:00+13:45": "2023-12-31 20:15:00+00",
+    "2024-06-30": "2024-06-30 00:00:00+00",
+}
+
+
+def test_a_moment_without_a_zone_is_in_utc_wherever_the_worker_runs(make_topic: MakeTopicRig) -> None:
+    assert time.localtime().tm_gmtoff != 0  # by tests/__init__.py
+    topic = make_topic(RecordFormat(columns=(DeclaredColumn("moment", "$.at", "TIMESTAMP WITH TIME ZONE"),)))
+    topic.add("a")
+    for text in MOMENTS:
+        topic.broker.send({"at": text})
+    assert topic.land("a").outcome == "applied"
+    found = topic.look("a", "SELECT CAST(moment AS VARCHAR) FROM dst.main.t ORDER BY rowid")
+    assert [text for (text,) in found] == list(MOMENTS.values())

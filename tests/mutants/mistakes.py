@@ -497,6 +497,12 @@ def _lend_keys() -> None:
     _put(engine, "FORGOTTEN", ())
 
 
+def _set_for_one_connection() -> None:
+    """Leave cursors to what their process's surroundings say."""
+    for name in ("SETTINGS", "FORGOTTEN"):
+        _put(engine, name, tuple(setting.replace("SET GLOBAL ", "SET ") for setting in getattr(engine, name)))
+
+
 def _lend_identity() -> None:
     """Let anybody have the machine's own identity used for them."""
     _put(store_access, "IDENTITIES", ())
@@ -640,6 +646,9 @@ MISTAKES = (
             (STRANGERS, "-k", "no_password_of_this_machine")),
     Mistake("lend-keys", "AWS keys go to a stranger's store", _lend_keys,
             (STRANGERS, "-k", "no_key_of_this_machine")),
+    Mistake("set-for-one-connection", "cursors have the machine's time zone and keys",
+            _set_for_one_connection,
+            ("tests/fast/shared/lake/connection/test_engine.py", "-k", "every_cursor or is_missing")),
     Mistake("lend-identity", "the machine's role goes to a stranger's lake", _lend_identity,
             ("tests/fast/shared/config/test_strangers_identities.py", "-k", "no_stranger_uses")),
     Mistake("assume-by-any-chain", "a role is assumed by a chain that assumes none", _assume_by_any_chain,

@@ -11,12 +11,12 @@ EXTENSIONS = ("sqlite_scanner", "postgres_scanner", "httpfs", "ducklake")
 
 SETTINGS = (
     # H1, H16, H17: else looking back lies, and files are left out by what metadata say of them.
-    "SET disabled_optimizers ="
+    "SET GLOBAL disabled_optimizers ="
     " 'statistics_propagation,compressed_materialization,filter_pushdown,join_filter_pushdown'",
-    "SET threads = 1",
-    "SET TimeZone = 'UTC'",
-    "SET python_enable_replacements = false",
-    "SET catalog_error_max_schemas = 0",  # else a name that is not there is looked for in every attached lake
+    "SET GLOBAL threads = 1",
+    "SET GLOBAL TimeZone = 'UTC'",
+    "SET GLOBAL python_enable_replacements = false",
+    "SET GLOBAL catalog_error_max_schemas = 0",  # else a name that is not there is looked for in every attached lake
 )
 
 

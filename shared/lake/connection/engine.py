@@ -31,17 +31,18 @@ OPTIMIZERS_OFF = "statistics_propagation,compressed_materialization"
 """H1: DuckLake applies a table's present statistics to its past, so rows vanish and values change."""
 
 SETTINGS: tuple[str, ...] = (
-    f"SET disabled_optimizers = '{OPTIMIZERS_OFF}'",
-    "SET threads = 1",  # parallelism comes from Spark's tasks; more threads here only contend
-    "SET TimeZone = 'UTC'",  # texts of TIMESTAMPTZ routing values must not depend on the machine
-    "SET arrow_lossless_conversion = true",  # rows travel from one instance to another
-    "SET python_enable_replacements = false",  # a missing table must not be found among our own variables
+    f"SET GLOBAL disabled_optimizers = '{OPTIMIZERS_OFF}'",
+    "SET GLOBAL threads = 1",  # parallelism comes from Spark's tasks; more threads here only contend
+    "SET GLOBAL TimeZone = 'UTC'",  # texts of TIMESTAMPTZ routing values must not depend on the machine
+    "SET GLOBAL arrow_lossless_conversion = true",  # rows travel from one instance to another
+    "SET GLOBAL python_enable_replacements = false",  # a missing table must not be found among our own variables
 )
+"""GLOBAL, since threads work in cursors: some of these hold for the connection alone otherwise."""
 
 POSTGRES_SETTINGS: tuple[str, ...] = (
-    "SET pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
+    "SET GLOBAL pg_pool_enable_reaper_thread = false",  # else one thread for each attached Postgres lake
     # Idle connections stay open; closed after a minute, they would only be opened again for the next use.
-    "SET pg_pool_idle_timeout_millis = 0",
+    "SET GLOBAL pg_pool_idle_timeout_millis = 0",
 )
 
 AMBIENT = {
@@ -55,14 +56,14 @@ AMBIENT = {
 """What httpfs takes for every file from the environment as it is loaded, under the names of our properties."""
 
 FORGOTTEN = (
-    "SET s3_access_key_id = ''",
-    "SET s3_secret_access_key = ''",
-    "SET s3_session_token = ''",
-    "SET s3_region = 'us-east-1'",
-    "SET s3_endpoint = 's3.amazonaws.com'",
-    "SET s3_use_ssl = true",
-    "SET s3_kms_key_id = ''",
-    "SET s3_requester_pays = false",
+    "SET GLOBAL s3_access_key_id = ''",
+    "SET GLOBAL s3_secret_access_key = ''",
+    "SET GLOBAL s3_session_token = ''",
+    "SET GLOBAL s3_region = 'us-east-1'",
+    "SET GLOBAL s3_endpoint = 's3.amazonaws.com'",
+    "SET GLOBAL s3_use_ssl = true",
+    "SET GLOBAL s3_kms_key_id = ''",
+    "SET GLOBAL s3_requester_pays = false",
 )
 """An instance may hold lakes of different tenants: keys belong to a data path, or to none."""
 

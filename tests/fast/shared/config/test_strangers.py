@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -363,11 +364,12 @@ def test_no_key_of_this_machine_arrives_at_a_store_that_a_stranger_named(
 ) -> None:
     store = {"s3_endpoint": f"127.0.0.1:{surrounded.port}", "s3_use_ssl": "false", "s3_url_style": "path", **keys}
     lake = ResolvedLake(f"sqlite:{tmp_path}/x.sqlite", None, "s3://bucket/x/", store, untrusted=True)
+    queries = "SELECT * FROM read_parquet('s3://bucket/x/f.parquet')", "SELECT * FROM read_text('s3://b/f')"
     with closing(connect()) as con:
         attach(con, "lake", lake, read_only=False, create=True)
-        for query in ("SELECT * FROM read_parquet('s3://bucket/x/f.parquet')", "SELECT * FROM read_text('s3://b/f')"):
+        for asked, query in itertools.product((con, con.cursor()), queries):
             with pytest.raises(duckdb.Error):
-                con.execute(query)
+                asked.execute(query)
     assert b"/bucket/x/f.parquet" in surrounded.heard
     assert b"ambient" not in surrounded.heard
     assert (b"Authorization" in surrounded.heard) == bool(keys)
@@ -409,6 +411,7 @@ def test_an_instance_holds_no_key_that_no_lake_gave_it(surrounded: Eavesdropper)
     """A release of httpfs that looks at more of its surroundings must be seen here."""
     assert surrounded.port
     with closing(connect()) as con:
-        found = con.execute("SELECT name, value FROM duckdb_settings() WHERE name LIKE 's3_%'").fetchall()
-    assert len(found) >= 15
-    assert not [name for name, value in found if "ambient" in str(value)]
+        for asked in (con, con.cursor()):
+            found = asked.execute("SELECT name, value FROM duckdb_settings() WHERE name LIKE 's3_%'").fetchall()
+            assert len(found) >= 15
+            assert not [name for name, value in found if "ambient" in str(value)]
