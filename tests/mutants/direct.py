@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from services.applier.apply.cursor_answers import CursorAnswers
 from services.applier.apply.direct import files as direct_files
 from services.applier.apply.direct import seed as direct_seed
@@ -13,7 +15,7 @@ from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection import new_catalog
 from shared.lake.connection import postgres as postgres_connections
 from shared.lake.connection.query import Question
-from shared.lake.direct import batch, files, new_table, positions, statistics, store
+from shared.lake.direct import batch, few_rows, files, new_table, positions, statistics, store
 from shared.lake.direct.batch import NextCommit
 from shared.lake.direct.catalogs import PostgresCatalog, RivalCommitted
 from shared.lake.direct.file_memory import NOBODY, Dead
@@ -25,6 +27,7 @@ from shared.lake.direct.written import NewDeleteFile
 from tests.mutants.mistake import Mistake, put
 
 TESTS = "tests/lake/test_direct_commit.py"
+FEW_ROWS = "tests/fast/shared/lake/direct/test_few_rows.py"
 SEEDS = "tests/lake/test_direct_seed.py"
 CHANGED_TWINS = ("tests/lake/test_direct_twins.py", "-k", "every_type and sqlite")
 MAINTAINED_TWINS = ("tests/lake/test_direct_twins.py", "-k", "maintenance and sqlite")
@@ -152,6 +155,22 @@ def _seeds_whatever_came() -> None:
     put(FirstCommit, "_condition", lambda self: Question("SELECT 1 AS held", {}, {}))
 
 
+def _few_rows_of_one_value() -> None:
+    """The greatest value of a file of few rows is said to be its least."""
+    described = few_rows._Column.described
+
+    def narrow(self: Any, size: int) -> Any:
+        found = described(self, size)
+        return replace(found, greatest=found.least)
+
+    put(few_rows._Column, "described", narrow)
+
+
+def _numbers_without_order() -> None:
+    """Arrow, which leaves NaN out of a file's bounds, writes floating columns, too."""
+    put(few_rows, "KINDS", {**few_rows.KINDS, "float64": few_rows.Kind(pa.float64(), str)})
+
+
 MISTAKES = (
     Mistake("seed-beside-a-life", "a seed makes its tables where the destination had others", _seeds_beside_a_life,
             ("tests/lake/test_direct_seed.py::test_a_late_seed_of_a_dropped_life_makes_nothing_though_the_owner_expired_snapshots_in_between[sqlite]",)),
@@ -192,4 +211,8 @@ MISTAKES = (
             ("tests/lake/test_scanned_keys.py", "-k", "wherever and sqlite")),
     Mistake("clean-up-takes-new-deletes", "a clean-up removes the delete file that replaces another",
             _clean_up_takes_new_deletes, MAINTAINED_TWINS),
+    Mistake("few-rows-of-one-value", "bounds of a file of few rows are narrower than its values",
+            _few_rows_of_one_value, (FEW_ROWS, "-k", "of_a_copy")),
+    Mistake("numbers-without-order", "a file's bounds leave NaN out", _numbers_without_order,
+            (FEW_ROWS, "-k", "left_to_duckdb")),
 )  # fmt: skip

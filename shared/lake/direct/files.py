@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from shared.lake.columns.history import Field
 from shared.lake.direct import store
+from shared.lake.direct.few_rows import encode, parquet_field
 from shared.lake.direct.file_memory import Dead, LakeMemory
 from shared.lake.direct.positions import POSITION_ID, SNAPSHOT_COLUMN, SNAPSHOT_ID, Losing, OpenFile
 from shared.lake.direct.statistics import file_columns
@@ -98,15 +99,23 @@ def _dead_with(lost: Losing, snapshot: int) -> Dead:
 def _delete_rows(path: str, dead: Dead, *, with_snapshots: bool) -> pa.Table:
     """Of a delete file, in the order of their places; of several snapshots, if it says when each row went."""
     paths = pa.repeat(pa.scalar(path, pa.string()), len(dead.positions))
-    columns = [(_field("file_path", pa.string(), FILE_PATH_ID), paths)]
-    columns.append((_field("pos", pa.int64(), POSITION_ID), pa.array(dead.positions)))
+    columns = [(parquet_field("file_path", pa.string(), FILE_PATH_ID), paths)]
+    columns.append((parquet_field("pos", pa.int64(), POSITION_ID), pa.array(dead.positions)))
     if with_snapshots:
-        columns.append((_field(SNAPSHOT_COLUMN, pa.int64(), SNAPSHOT_ID), pa.array(dead.snapshots)))
+        columns.append((parquet_field(SNAPSHOT_COLUMN, pa.int64(), SNAPSHOT_ID), pa.array(dead.snapshots)))
     return pa.table([values for _, values in columns], schema=pa.schema([field for field, _ in columns]))
 
 
-def _field(name: str, arrow_type: pa.DataType, field_id: int) -> pa.Field:
-    return pa.field(name, arrow_type, metadata={"PARQUET:field_id": str(field_id)})
+def write_few(
+    con: duckdb.DuckDBPyConnection, folder: str, rows: pa.Table, fields: Sequence[Field]
+) -> NewDataFile | None:
+    """A data file of rows in memory; None where ``write_data`` has to write them, for the types of their columns."""
+    encoded = encode(rows, fields)
+    if encoded is None:
+        return None
+    name = f"ducklake-{uuid.uuid4()}.parquet"
+    size, footer = store.write(con, folder + name, encoded.content)
+    return NewDataFile(name, rows.num_rows, size, footer, encoded.columns)
 
 
 def write_data(

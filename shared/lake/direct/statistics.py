@@ -115,13 +115,13 @@ def _file_column(field: Field, said: Mapping[str, str]) -> FileColumn:
         bytes=int(said.get("column_size_bytes", 0)),
         values=values - nulls if values else 0,
         nulls=nulls if values else None,
-        least=_without_nul(said.get("min"), ""),
-        greatest=_without_nul(said.get("max"), "\x01"),
+        least=without_nul(said.get("min"), ""),
+        greatest=without_nul(said.get("max"), "\x01"),
         has_nan=None if nan is None else nan == "true",
     )
 
 
-def _without_nul(text: str | None, end: str) -> str | None:
+def without_nul(text: str | None, end: str) -> str | None:
     """No catalog keeps a NUL: what is before it is the lesser text, and with ``end`` the greater."""
     if text is None or "\x00" not in text:
         return text

@@ -55,8 +55,10 @@ def write_rows(
     if not change.counts.upserts:
         return None
     few = few_rows_of(reading, change.number, change.counts.upserts)
-    with rows_of(lake.con, reading, change.number, change.counts.upserts, few) as rows:
-        data = files.write_data(lake.con, folder, rows, structure.fields, reading.row_bytes)
+    data = None if few is None else files.write_few(lake.con, folder, few, structure.fields)
+    if data is None:
+        with rows_of(lake.con, reading, change.number, change.counts.upserts, few) as rows:
+            data = files.write_data(lake.con, folder, rows, structure.fields, reading.row_bytes)
     try:
         require_all(data.records, change.counts.upserts, "rows")
         _require_values(change, reading, structure, data)

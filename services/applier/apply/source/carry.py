@@ -145,7 +145,7 @@ def _incoming(
 ) -> Iterator[str]:
     few = _in_memory(reading, kind, number, count) if few is None else few
     if few is not None:
-        with _registered(con, reading, few) as found:
+        with _registered(con, reading, few.__arrow_c_stream__()) as found:
             yield found
         return
     with streamed(con, reading, _query(reading, kind, number)) as found:

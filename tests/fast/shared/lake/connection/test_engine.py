@@ -20,8 +20,6 @@ def test_an_instance_has_our_extensions_and_accepts_no_others_that_are_unsigned(
             con.execute("SET allow_unsigned_extensions = true")
 
 
-
-
 SURROUNDINGS = {
     "AWS_ACCESS_KEY_ID": "ambient-id",
     "AWS_SECRET_ACCESS_KEY": "ambient-secret",
