@@ -1,6 +1,6 @@
 """The owner of a destination commits to it while we do: neither's rows are lost, and neither keeps the other waiting.
 
-``make soak`` plays 200 commits and 100, on each kind of catalog.
+``make soak`` plays 200 commits and 100, on each kind of catalog, and a hundred zombies.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ RIVALS = (
     (EXPIRE, CLEAN_UP),
 )
 """What an owner does between our look and our commit, each statement in a transaction of its own."""
+
+ZOMBIES = 100 if SOAK else 6
+ALL_EXPIRE = "CALL ducklake_expire_snapshots('dst', older_than => now() + INTERVAL 1 HOUR)"
 
 MOST_TRIES = 10
 OFTEN_S = 0.05
@@ -142,3 +145,32 @@ def test_an_owner_who_commits_all_the_time_neither_starves_us_nor_is_starved(rig
     assert rig.rows("a") == rig.expected("a")
     assert rig.look("a", THEIRS) == [(theirs["committed"],)]
     assert theirs["committed"] >= COMMITS // RIVAL_TRIES
+
+
+@pytest.mark.timeout(3_600)
+def test_zombies_wake_up_after_all_that_was_committed_meanwhile_has_expired(
+    rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H6: each has written its files and is about to commit; another applies the same range, or the owner commits to a
+    table of theirs, and nothing of that is left in the catalog."""
+    rng, said = random.Random(ZOMBIES), Counter[tuple[bool, Outcome]]()
+    with closing(connect()) as owner:
+        attach(owner, "dst", rig.lake("a"), read_only=False)
+        while said.total() < ZOMBIES:
+            number, before, overtaken = said.total(), rig.head, list[bool]()
+            rig.sql(f"UPDATE src.main.t SET v = 'v{number}-' || id WHERE id % 5 = {number % 5}")
+
+            def others(since: int = before, number: int = number, overtaken: list[bool] = overtaken) -> None:
+                overtaken.append(number % 3 != 2)
+                if overtaken[0]:
+                    (taken,) = rig.changes(since, "a")
+                    assert taken.outcome is Outcome.APPLIED, taken
+                run_all(owner, (*rng.choice(RIVALS), ALL_EXPIRE, CLEAN_UP))
+
+            with monkeypatch.context() as patched:
+                before_commit(patched, others)
+                (woken,) = rig.changes(before, "a")
+            assert rig.rows("a") == rig.expected("a"), (number, woken)
+            if overtaken:  # the extension committed where an owner had just altered the table
+                said[overtaken[0], woken.outcome] += 1
+    assert said.keys() == {(True, Outcome.ALREADY_APPLIED), (False, Outcome.APPLIED)}, said
