@@ -82,6 +82,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/contracts/test_latest.py",
     "tests/fast/shared/contracts/test_positions.py",
     "tests/fast/shared/contracts/test_projection.py",
+    "tests/fast/shared/lake/connection/test_catalog_time.py",
     "tests/fast/shared/config/test_catalogs.py",
     "tests/fast/shared/config/test_copies.py",
     "tests/fast/shared/config/test_deployment.py",

@@ -41,7 +41,7 @@ SETTINGS = {
     "wal_level": "logical",
     "lc_messages": "C",
     "shared_buffers": "64MB",
-    "timezone": "UTC",
+    "timezone": "America/St_Johns",  # as where a server's is its machine's: nothing may depend on it
     "shared_preload_libraries": "pg_stat_statements",
 }
 

@@ -239,6 +239,6 @@ def _own_statements(lake: ResolvedLake) -> Statements:
 
 
 def catalog_time(value: datetime | str) -> datetime:
-    """A catalog's time: a TIMESTAMPTZ on Postgres, text on SQLite."""
+    """A catalog's time, in UTC: a TIMESTAMPTZ on Postgres, which comes in the server's time zone, text on SQLite."""
     time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)

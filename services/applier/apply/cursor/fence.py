@@ -257,7 +257,7 @@ def _set_cursor(
     target = move.destination
     stored, bound = "generation || '/' || position || '/' || source_table_uuid || '/' || routing_value", [expected]
     if expected_at is not None:
-        at = expected_at.isoformat()
+        at = expected_at.astimezone(UTC).isoformat()  # as ``origin`` spells it
         known = "CASE WHEN contains(source_lake, '@') THEN split_part(source_lake, '@', 2) ELSE ? END"
         stored, bound = f"{known} || '/' || {stored}", [at, f"{at}/{expected}"]
     spelling = ""
