@@ -11,21 +11,35 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from services.applier.spark_jobs import DAEMON as APPLIER
+from services.cli.verify.command import DAEMON as VERIFY
+
 FORKED = """
-import os, sys
-from services.applier.worker.daemon import preload
-preload()
+import importlib, os, sys
+daemon, *needed = sys.argv[1:]
+importlib.import_module(daemon).preload()
 print(len(os.listdir("/proc/self/task")))
 before = set(sys.modules)
-import services.applier.worker.spark_calls, services.applier.worker.spark_task, services.applier.worker.task_run
-import pyspark.worker
+for module in ("pyspark.worker", *needed):
+    importlib.import_module(module)
 print(sorted(set(sys.modules) - before))
 """
 
+APPLIES = (
+    "services.applier.worker.spark_calls",
+    "services.applier.worker.spark_task",
+    "services.applier.worker.task_run",
+)
+COMPARES = ("services.cli.verify.comparison",)
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc of Linux")
-def test_a_worker_has_nothing_left_to_import_and_no_thread_is_lost_by_its_fork() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+@pytest.mark.parametrize(("daemon", "needed"), [(APPLIER, APPLIES), (VERIFY, COMPARES)], ids=["apply", "verify"])
+def test_a_worker_has_nothing_left_to_import_and_no_thread_is_lost_by_its_fork(
+    daemon: str, needed: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-c", FORKED, daemon, *needed]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines() == ["1", "[]"], done.stderr
 
 
@@ -80,7 +94,7 @@ def test_pyspark_is_the_package_and_not_the_archives_in_which_spark_has_it_once_
 
 ELSEWHERE = """
 import sys
-from services.applier.worker.daemon import leave_out_archives
+from shared.runtime.spark_daemon import leave_out_archives
 leave_out_archives()
 print([place for place in sys.path if place in sys.argv] == sys.argv[1:])
 """
