@@ -191,6 +191,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/test_prose.py",
     "tests/fast/test_reference.py",
     "tests/fast/test_statements.py",
+    "tests/fast/torture/test_counts.py",
     "tests/fast/torture/test_torture.py",
     "tests/fast/world/test_world.py",
 )

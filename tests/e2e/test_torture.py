@@ -15,6 +15,7 @@ import pytest
 from tests.model.judge import judge
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
+from tests.tiers import Tier
 from tests.torture.faults.all import FAULTS
 from tests.torture.faults.processes import coming_and_going, frozen_at
 from tests.torture.points import Point
@@ -50,24 +51,31 @@ def rig(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield rig
 
 
+@pytest.fixture
+def whole(pytestconfig: pytest.Config) -> bool:
+    """Whether the matrix is played, or nothing is said of a tier."""
+    return bool(pytestconfig.getoption("--tier") == Tier.MATRIX.name.lower())
+
+
 @contextmanager
-def repeatable(name: str) -> Iterator[None]:
+def repeatable(name: str, count: int | None = None) -> Iterator[None]:
     """A failure tells the command that plays the fault alone, on a site that no other has met before."""
     try:
         yield
     except Exception as error:
-        error.add_note(f"again, on a site of its own: {again(name, FAULTS[name].brief, SEED)}")
+        error.add_note(f"again, on a site of its own: {again(name, count or FAULTS[name].brief, SEED)}")
         raise
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in ELSEWHERE])
-def test_nothing_is_lost_or_doubled_under(name: str, rig: FaultRig) -> None:
+def test_nothing_is_lost_or_doubled_under(name: str, rig: FaultRig, whole: bool) -> None:
     fault = FAULTS[name]
-    with repeatable(name):
-        done = fault.play(rig, fault.brief)
+    count = fault.count(whole=whole)
+    with repeatable(name, count):
+        done = fault.play(rig, count)
         rig.wait_until_exact()
-        assert done.total() >= fault.brief
+        assert done.total() >= count
         assert rig.findings(shown=fault.shown, new=True) == []
 
 

@@ -16,7 +16,8 @@ Done = Counter[str]
 class Fault:
     """``play`` does it ``count`` times and returns what it did; the rig's verdict comes afterwards.
 
-    ``full`` is the count of a full run ``brief`` that of ``make test-all``: seconds, of a fault that goes ``by_clock``.
+    ``full`` is the count of a full run, ``brief`` that of ``make test-matrix``: seconds, of a fault that goes
+    ``by_clock``. ``make test-all`` plays it ``usual`` times, where that is told.
     """
 
     name: str
@@ -24,9 +25,14 @@ class Fault:
     play: Callable[[FaultRig, int], Done]
     full: int
     brief: int
+    usual: int | None = None
     by_clock: bool = False
     durable: bool = False
     """Postgres keeps what it acknowledged, as a user's does (fsync)."""
     appliers: int = 2
     shown: bool = True
     """What is shown meanwhile must be true: of lags no service knows anything where its clock is wrong."""
+
+    def count(self, *, whole: bool) -> int:
+        """How often a test plays it: as often as the ``whole`` matrix has it, or as is usual."""
+        return self.brief if whole or self.usual is None else self.usual

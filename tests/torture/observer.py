@@ -52,6 +52,9 @@ class Observer:
         self._said: list[str] = []
         self._stopped = threading.Event()
         self._http = httpx.Client(base_url=f"http://127.0.0.1:{site.port}", timeout=ANSWERS_WITHIN_S)
+        self._connections: dict[str, psycopg.Connection[Any]] = {}
+        """To the catalogs that were reached last, on the observer's thread: another one for each look would be half of
+        what looks cost, here and in the server."""
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
         self.looks = 0
         """At which anything was shown."""
@@ -150,6 +153,8 @@ class Observer:
             before = look.held
             self._looks.append(look)
             self.looks += look.statuses is not None
+        for con in self._connections.values():
+            con.close()
 
     def _look(self, before: Mapping[str, Held | None]) -> Look:
         asked_s = time.monotonic()
@@ -192,18 +197,28 @@ class Observer:
         found = {}
         for each in self._site.destinations:
             try:
-                with self._site.connected(each) as con:
-                    found[each.id] = _held(con)
+                found[each.id] = self._held_by(each)
             except NO_LAKE:
                 found[each.id] = None
             except psycopg.Error:  # the server is away, or the table locked: nobody can tell
                 continue
         return found
 
+    def _held_by(self, destination: Destination) -> Held | None:
+        kept = self._connections.get(destination.id)
+        if kept is not None:
+            try:
+                return _held(kept)
+            except psycopg.Error:
+                if not kept.closed:
+                    raise
+        made = self._connections[destination.id] = self._site.connected(destination)  # the server was another one
+        return _held(made)
+
 
 def _held(con: psycopg.Connection[Any]) -> Held | None:
     con.execute("SET lock_timeout = '200ms'")
-    row = con.execute(NEWEST).fetchone()
+    row = con.execute(NEWEST, prepare=False).fetchone()
     stamp = {} if row is None else json.loads(row[0])
     return None if stamp.get("kind", "drop") == "drop" else Held(stamp["generation"], stamp["through"])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 Place = tuple[int, int]
@@ -38,6 +39,11 @@ class TopicRecord:
 
     def fields(self) -> Fields | None:
         """None where no row can be made of it. A record without a value has no fields."""
+        return self._fields
+
+    @cached_property
+    def _fields(self) -> Fields | None:
+        """Read once: an oracle asks at each snapshot for those of every record so far."""
         if self.value is None:
             return {}
         try:

@@ -1,58 +1,15 @@
-"""Spark's daemon of Python workers, with all that a task needs imported before it forks them.
-
-Each worker would import it for itself otherwise: a second of CPU and its own copy in memory, at every start of an
-applier and whenever a worker ends. For this machine alone: an executor elsewhere gets our code after its daemon runs.
-"""
+"""The daemon of an applier's Python workers, which has all that their tasks need."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import importlib
-import os
 from typing import Any
 
-from shared.runtime.garbage import importing
-
-PRELOADED = (
-    "pyspark.daemon",
-    "pyspark.worker",
-    "services.applier.worker.spark_calls",
-    "services.applier.worker.spark_task",
-)
-
-WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""A thread does not survive a fork, and the locks that it holds do. NumPy and Arrow would start some when imported."""
-
-WITHOUT_POOLS = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""Arrow's own allocator keeps twice as much as it has given out, where columns of megabytes come and go."""
-
-M_MMAP_THRESHOLD, LARGE = -3, 1 << 20
-"""What is freed of so many bytes or more goes back to the system at once. By itself glibc raises that to the largest
-buffer that it has seen, up to 32 MB: of Kafka's client some are that large, and the space of each stays."""
+from shared.runtime import spark_daemon
 
 
 def preload() -> Any:
-    """Import what workers need, without a thread and outside of searches for garbage, which would copy its pages.
-
-    Returns PySpark's module of a daemon.
-    """
-    for name, value in (WITHOUT_THREADS | WITHOUT_POOLS).items():
-        os.environ.setdefault(name, value)
-    _return_large_buffers()
-    with importing():
-        daemon, *_ = [importlib.import_module(module) for module in PRELOADED]
-    importlib.import_module("duckdb").default_connection().close()  # an unused instance, with a thread
-    gc.collect()
-    gc.freeze()
-    return daemon
-
-
-def _return_large_buffers() -> None:
-    """Where there is glibc. Processes that are forked inherit it."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGE)
+    """Returns PySpark's module of a daemon."""
+    return spark_daemon.preload("services.applier.worker.spark_calls", "services.applier.worker.spark_task")
 
 
 if __name__ == "__main__":

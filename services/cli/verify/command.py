@@ -35,6 +35,7 @@ from shared.runtime.spark import session
 
 EQUAL, NOT_EQUAL, UNREACHABLE = 0, 1, 3
 SOURCE = "source"
+DAEMON = "services.cli.verify.daemon"
 
 Chosen = tuple[Config, Sequence[FileDestination]]
 
@@ -216,7 +217,7 @@ class Comparisons:
         context: SparkContext | None = None
         try:
             with self._interruption.held():
-                context = session(self._config, "viaduck-verify")
+                context = session(self._config, "viaduck-verify", daemon=DAEMON)
             yield context
         finally:
             if context is not None:

@@ -43,6 +43,7 @@ from shared.runtime.metrics_access import MetricsAccess
 from tests.fast.control.examples import PIPELINE, START, frontier, progress
 from tests.fast.control.fakes import FakeSource, FakeTopic
 from tests.fast.control.files import config, destination
+from tests.fast.control.fresh_registry import fresh
 from tests.fast.control.http import Http
 
 V1 = f"/v1/pipelines/{PIPELINE}"
@@ -104,9 +105,8 @@ class ControlRig:
         self.config = config(
             self.folder, [destination(each) for each in self.file], pipeline=self.pipeline, **self.sections
         )
-        self.registry = DestinationRegistry(
-            make_url(self.url or f"sqlite:///{self.folder}/registry.sqlite"), self.pipeline
-        )
+        url = fresh(self.folder / "registry.sqlite") if self.url is None else make_url(self.url)
+        self.registry = DestinationRegistry(url, self.pipeline)
         self.registry.prepare()
         self.status_store, self.topic = StatusStore(self.pipeline), FakeTopic()
         announcer = DestinationPublisher(self.topic, "viaduck.destinations", self.pipeline)
@@ -151,9 +151,9 @@ class ControlRig:
             self.pipelines or (lambda: {self.pipeline: self.handle}), dict, str, self.tokens, self.pipeline_service,
             self.incidents, AuditLog(database, SERVER),
         )  # fmt: skip
-        url = None if self.public_url is None else public_url.read(self.public_url)
+        public = None if self.public_url is None else public_url.read(self.public_url)
         self.guard = Guard(
-            loopback=self.loopback, token=self.token, tokens=self.tokens, public_url=url, scraping=self.scraping
+            loopback=self.loopback, token=self.token, tokens=self.tokens, public_url=public, scraping=self.scraping
         )
         self.http = Http(application(sources, self.guard))
 

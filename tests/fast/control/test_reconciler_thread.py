@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from services.control.model.conflicts import PipelineContext
 from services.control.operations.reconciler import Reconciler
@@ -26,6 +25,7 @@ from shared.runtime.background import problems
 from tests.fast.control.examples import PIPELINE, problem, progress
 from tests.fast.control.fakes import UNREACHABLE, FakeSource, FakeTopic
 from tests.fast.control.files import config, destination, write
+from tests.fast.control.fresh_registry import fresh
 from tests.fast.waiting import eventually
 
 
@@ -78,7 +78,7 @@ class ControlRig:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[ControlRig]:
-    with closing(DestinationRegistry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), PIPELINE)) as registry:
+    with closing(DestinationRegistry(fresh(tmp_path / "registry.sqlite"), PIPELINE)) as registry:
         registry.prepare()
         rig = ControlRig(tmp_path, registry)
         yield rig

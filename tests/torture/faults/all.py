@@ -1,4 +1,4 @@
-"""The fault matrix: every fault by its name, with the counts of a full run and the brief one of ``make test-all``."""
+"""The fault matrix: every fault by its name, with the counts of a full run and of the tiers of tests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FAULTS = {
               "Kafka, the catalogs and the registry slow, reset, cut, silent, refused, broken off in mid-message",
               network.disturbed, full=120, brief=6),
         Fault("upkeep", "source flushed, merged, rewritten, checkpointed, expired while it is read",
-              upkeep.maintained_while_read, full=300, brief=10),
+              upkeep.maintained_while_read, full=300, brief=10, usual=5),
         Fault("expire", "destinations expired beside zombies, the source beside paused destinations and past them",
               expiry.expired_beside_who_waits, full=150, brief=3),
         Fault("evolve", "columns changed with rows and without beside kills at nine points, zombies and lost COMMITs",
@@ -48,9 +48,9 @@ FAULTS = {
         Fault("scale", "appliers join and leave under load, 1 → 4 → 2",
               processes.coming_and_going, full=1_800, brief=20, by_clock=True),
         Fault("poison", "garbage, huge and wrong-version messages on every topic",
-              messages.poisoned, full=1_000, brief=60),
+              messages.poisoned, full=1_000, brief=60, usual=30),
         Fault("tenants", "tenants added and removed over REST at random, while the source changes",
-              operators.tenants_added_and_removed, full=500, brief=20),
+              operators.tenants_added_and_removed, full=500, brief=20, usual=10),
         Fault("freeze", "SIGSTOP for 5 to 30 s while broker, source or registry is silent, then a wipe",
               frozen.frozen_in_silence, full=50, brief=1),
         Fault("partitions", "partitions added to work and destinations while tenants come, go and begin anew",

@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import unescape
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
 from services.control.api.destinations import LONGEST_MESSAGE, _commits
 from services.control.api.models import Detail
-from services.control.app import build
 from services.control.model.lifecycle import Registered
 from services.control.page.assets import FILES
 from services.control.view.destination_status import Status
@@ -31,8 +31,20 @@ from shared.runtime.background import Heartbeat
 from shared.runtime.loopback import is_loopback
 from tests.fast.control.examples import PIPELINE, START, by_id, declared, frontier, problem, progress, registered
 from tests.fast.control.http import Http
+from tests.fast.control.rig import SPARE, application
 
 V1 = f"/v1/pipelines/{PIPELINE}"
+
+LENT: list[FastAPI] = []
+"""Applications of the clients of one test."""
+
+
+@pytest.fixture(autouse=True)
+def given_back() -> Iterator[None]:
+    """The next test's clients take them over."""
+    yield
+    SPARE.extend(LENT)
+    LENT.clear()
 
 
 def client(
@@ -48,7 +60,8 @@ def client(
     status_store.note(frontier(held, head=17))
     served = PipelineHandle(view or status_store.view)
     sources = Sources(lambda: {PIPELINE: served}, lambda: checks or {"broker": None}, lambda: "viaduck_up 1.0\n")
-    return Http(build(sources, guard or Guard(loopback=True)))
+    LENT.append(application(sources, guard or Guard(loopback=True)))
+    return Http(LENT[-1])
 
 
 def many(count: int) -> list[Registered]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from services.control.model.lifecycle import drop, remove, reseed
 from services.control.operations.long_operations import LongOperation, Operations, begun, look
@@ -17,6 +16,7 @@ from services.control.store.database import Database
 from services.control.view.observed_state import ObservedLife, after
 from shared.contracts.messages import Outcome, Progress
 from tests.fast.control.examples import PIPELINE, at, problem, progress, registered, revision
+from tests.fast.control.fresh_registry import fresh
 from tests.fast.control.rig import V1, ControlRig, D
 
 BEFORE = registered()
@@ -62,7 +62,7 @@ def test_a_drop_is_over_when_the_destination_is_removed() -> None:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Operations]:
-    with closing(Database(make_url(f"sqlite:///{tmp_path}/registry.sqlite"))) as database:
+    with closing(Database(fresh(tmp_path / "registry.sqlite"))) as database:
         database.prepare()
         yield Operations(database, PIPELINE)
 

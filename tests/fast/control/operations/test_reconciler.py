@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from services.control.model.conflicts import PipelineContext
 from services.control.model.lifecycle import Registered
@@ -32,6 +31,7 @@ from shared.lake.columns.history import ColumnVersion
 from tests.fast.control.examples import PIPELINE, START, problem, progress
 from tests.fast.control.fakes import UNREACHABLE, FakeSource, FakeTopic
 from tests.fast.control.files import config, destination, write
+from tests.fast.control.fresh_registry import fresh
 from tests.fast.reader.fakes import ReaderSender
 
 
@@ -77,7 +77,7 @@ class Setup:
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[Setup]:
-    with closing(DestinationRegistry(make_url(f"sqlite:///{tmp_path}/registry.sqlite"), PIPELINE)) as registry:
+    with closing(DestinationRegistry(fresh(tmp_path / "registry.sqlite"), PIPELINE)) as registry:
         registry.prepare()
         yield Setup(tmp_path, registry)
 

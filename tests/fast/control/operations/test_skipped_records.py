@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy.engine import make_url
 
 from services.control.operations.skipped_records import DEED, SkippedRecords
 from services.control.store.audit_log import AuditLog
@@ -15,11 +14,12 @@ from services.control.store.database import Database
 from services.control.view.status_store import StatusStore
 from shared.contracts.messages import Outcome, Progress, Skipped
 from tests.fast.control.examples import PIPELINE, by_id, progress, registered
+from tests.fast.control.fresh_registry import fresh
 
 
 @pytest.fixture
 def trail(tmp_path: Path) -> Iterator[AuditLog]:
-    with closing(Database(make_url(f"sqlite:///{tmp_path}/registry.sqlite"))) as database:
+    with closing(Database(fresh(tmp_path / "registry.sqlite"))) as database:
         database.prepare()
         yield AuditLog(database, PIPELINE)
 

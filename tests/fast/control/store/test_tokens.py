@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
 from services.control.operations import token_command
@@ -19,12 +18,13 @@ from services.control.store.tokens import Scope, Tokens
 from shared.contracts.errors import ConfigError, DependencyError
 from tests.fast.control.examples import at
 from tests.fast.control.files import config
+from tests.fast.control.fresh_registry import fresh
 from tests.fast.waiting import eventually
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    with closing(Database(make_url(f"sqlite:///{tmp_path}/registry.sqlite"))) as database:
+    with closing(Database(fresh(tmp_path / "registry.sqlite"))) as database:
         database.prepare()
         yield database
 
