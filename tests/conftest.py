@@ -16,6 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from tests import scratch
 from tests.servers import spark_archive
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
@@ -35,11 +36,15 @@ ROOM_BYTES = 4 << 30
 
 DEPLOYMENTS, MODELS = "tests/e2e/", "tests/model/"
 
+TOGETHER = ("tests/lake/test_hostile_cursors.py",)
+"""Files whose tests look at what one fixture has done for all of them."""
+
 
 class Scheduling(LoadScopeScheduling):
-    """Hands out test by test, but deployments file by file, whose servers are shared, and the models all to one
-    process: two model checkers would only slow each other down. Files with most tests come first, and so not last.
-    One process begins at the other end: deployments wait for most of their time, and single tests compute.
+    """Hands out test by test, but deployments file by file, whose servers are shared, files of ``TOGETHER`` likewise,
+    and the models all to one process: two model checkers would only slow each other down. Files with most tests come
+    first, and so not last. One process begins at the other end: deployments wait for most of their time, and single
+    tests compute.
 
     (xdist's groups do nothing under this pytest.)
     """
@@ -50,7 +55,7 @@ class Scheduling(LoadScopeScheduling):
         super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(DEPLOYMENTS):
+        if nodeid.startswith((DEPLOYMENTS, *TOGETHER)):
             return nodeid.partition("::")[0]
         return MODELS if nodeid.startswith(MODELS) else nodeid
 
@@ -65,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if _has_room(IN_MEMORY):
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+        os.environ.setdefault(scratch.VARIABLE, str(IN_MEMORY))
     config.addinivalue_line("markers", "slow: of the tier check, and may take longer than a second of CPU")
 
 

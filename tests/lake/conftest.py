@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +19,38 @@ from tests.servers.postgres import Postgres
 MakeRig = Callable[..., ApplyRig]
 
 
-@pytest.fixture(params=["sqlite", "postgres", "postgres-schema"])
-def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLake]:
-    """Where lakes go: a SQLite file, a Postgres database each, or a metadata schema each in one database.
+KINDS = ("sqlite", "postgres", "postgres-schema")
+"""Of places for lakes: a SQLite file, a Postgres database each, or a metadata schema each in one database.
 
-    Lakes that share a database must not see each other's tables.
-    """
-    if request.param == "sqlite":
-        yield lambda name, data: ResolvedLake(f"sqlite:{tmp_path}/{name}.sqlite", None, str(data))
+Lakes that share a database must not see each other's tables.
+"""
+
+
+@contextmanager
+def places(kind: str, folder: Path, server: Callable[[], Postgres]) -> Iterator[MakeLake]:
+    """Where lakes of a kind go. ``server`` is asked for where there has to be one."""
+    if kind == "sqlite":
+        yield lambda name, data: ResolvedLake(f"sqlite:{folder}/{name}.sqlite", None, str(data))
         return
-    server: Postgres = request.getfixturevalue("postgres")
     lent = dict[str, str]()
 
     def in_database(database: str, schema: str | None, data: Path) -> ResolvedLake:
         if database not in lent:
-            lent[database] = server.lend_database()
-        return ResolvedLake(f"postgres:{server.dsn(lent[database])}", schema, str(data))
+            lent[database] = server().lend_database()
+        return ResolvedLake(f"postgres:{server().dsn(lent[database])}", schema, str(data))
 
-    if request.param == "postgres-schema":
+    if kind == "postgres-schema":
         yield lambda name, data: in_database("shared", f"lake_{name}", data)
     else:
         yield lambda name, data: in_database(name, None, data)
     for database in lent.values():
-        server.take_back(database)
+        server().take_back(database)
+
+
+@pytest.fixture(params=KINDS)
+def make_lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeLake]:
+    with places(request.param, tmp_path, lambda: request.getfixturevalue("postgres")) as make:
+        yield make
 
 
 @pytest.fixture

@@ -182,10 +182,13 @@ class ApplyRig:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """An instance with a destination attached as ``dst``, for many looks as of one time."""
+        """An instance with a destination attached as ``dst``, for many looks as of one time, in one transaction: else
+        each look would load the lake's schema for itself, which costs as much as the look."""
         with closing(connect()) as con:
             attach(con, "dst", self._lakes[name], read_only=True)
+            con.execute("BEGIN")
             yield con
+            con.execute("ROLLBACK")
 
     def look_writing(self, name: str, query: str) -> list[tuple[Any, ...]]:
         """The same for what DuckLake answers only where it may write."""

@@ -148,8 +148,8 @@ def shaped(make_rig: MakeRig, routing: Routing) -> ApplyRig:
 
 
 def name_now(rig: ApplyRig, configured: str) -> str:
-    """What the column is called now that the configuration names."""
-    with closing(CatalogReader(rig.source)) as catalog:
+    """What the column is called now that the configuration names; asked of the instance that has the source open."""
+    with closing(CatalogReader.attached(rig.source, rig.con, "src")) as catalog:
         table = catalog.table("main", "t", rig.head)
         column = None if table is None else table.identified(configured)
     assert column is not None

@@ -23,7 +23,12 @@ SETTINGS = (
 def connect() -> duckdb.DuckDBPyConnection:
     """A fresh in-memory instance that can attach lakes."""
     # To look at the extensions' signatures costs a second of CPU each time; pip has checked the wheels' hashes.
-    con = duckdb.connect(":memory:", config={"autoinstall_known_extensions": False, "allow_unsigned_extensions": True})
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,
+        "autoinstall_known_extensions": False,
+        "allow_unsigned_extensions": True,
+    }
+    con = duckdb.connect(":memory:", config=config)
     for name in EXTENSIONS:
         con.execute(f"LOAD {quote(str(extension(name)))}")
     for setting in SETTINGS:

@@ -11,6 +11,7 @@ from random import Random
 import duckdb
 
 from shared.contracts.messages import SeedMode
+from tests.scratch import scratch
 from tests.world.history import History, random_history, strange_history
 from tests.world.lake import Lake, attach, detach, metadata, opened
 from tests.world.layouts import declared_layout
@@ -64,7 +65,7 @@ def play(
     rng = Random(seed)
     life = _drawn(rng, seed, places, strange=strange)
     life.owner = Owner(Random(f"owner {seed}")) if owned else None
-    with tempfile.TemporaryDirectory(prefix="viaduck-life-") as folder:
+    with tempfile.TemporaryDirectory(prefix="viaduck-life-", dir=scratch()) as folder:
         try:
             _live(con, Path(folder), rng, life, run, places, encrypts=strange)
         finally:

@@ -91,6 +91,7 @@ def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATA
     _leave_out_pandas()
     wanted = [name for name in (*EXTENSIONS, *STORES) if name in catalogs or name not in (*CATALOGS, *STORES)]
     config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,  # else threads are started for each processor, only to be ended by ``SETTINGS``
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "allow_unsigned_extensions": all(_bundled(name) is not None for name in wanted),
@@ -124,8 +125,10 @@ def read_whole(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(f"SET disabled_optimizers = '{OPTIMIZERS_OFF},filter_pushdown,join_filter_pushdown'")
 
 
+@cache
 def memory_of(limit: str) -> int:
-    """What an instance of that limit may use, in bytes."""
+    """What an instance of that limit may use, in bytes; asked of an instance of its own, which costs as much as a
+    statement on a lake."""
     with contextlib.closing(duckdb.connect(":memory:", config={"memory_limit": limit})) as con:
         return int(con.execute("SELECT parse_formatted_bytes(current_setting('memory_limit'))").fetchall()[0][0])
 
