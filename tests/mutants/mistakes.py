@@ -57,6 +57,7 @@ from shared.lake import failure, pruning
 from shared.lake.attached.pool import OpenLake
 from shared.lake.attached.state import AttachedState
 from shared.lake.catalog import reader as catalog
+from shared.lake.catalog import touches
 from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection import engine, spill, store_secrets
 from shared.lake.pruning import FileLayout
@@ -219,7 +220,7 @@ def _believe_any_text() -> None:
 
 
 def _believe_buckets() -> None:
-    _put(CatalogReader, "layout", lambda *_: pruning.PLAIN)
+    _put(catalog, "layout_in", lambda _: pruning.PLAIN)
 
 
 def _one_folder() -> None:
@@ -339,8 +340,8 @@ def _believe_statistics() -> None:
 
 
 def _marks_prove_nothing() -> None:
-    _put(CatalogReader, "_ended_files", lambda *_: False)
-    _put(catalog, "APPENDING", catalog.APPENDING | {"rewrite_delete", "deleted_from_table", "inlined_delete"})
+    _put(touches, "ENDED_FILES", "SELECT 0 AS n")
+    _put(touches, "APPENDING", touches.APPENDING | {"rewrite_delete", "deleted_from_table", "inlined_delete"})
 
 
 def _any_history() -> None:
