@@ -5,8 +5,8 @@ from __future__ import annotations
 LEAST_S, MOST_S = 0.01, 0.1
 
 OF_A_READ = 0.08
-"""Whoever comes when a job has begun needs another one, which reads the source again: it is waited for as long as a
-part of that takes."""
+"""An item that comes when a job has begun needs another job, which reads the source again: it is waited for as long as
+a part of that takes."""
 
 
 def patience_s(read_s: float) -> float:

@@ -312,8 +312,8 @@ def _first(snapshots: Range) -> int:
 
 
 def _readable(snapshots: Range, times: Mapping[int, datetime]) -> Range:
-    """Both bounds must still exist, as ``times`` tells of the first; beginning one snapshot early only counts more,
-    harmlessly."""
+    """Both bounds must still exist, for the first of which ``times`` is asked; beginning one snapshot early only counts
+    more, harmlessly."""
     is_gone = snapshots.after > 0 and _first(snapshots) not in times
     return Range(snapshots.after - 1, snapshots.through) if is_gone else snapshots
 

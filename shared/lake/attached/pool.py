@@ -97,7 +97,7 @@ class OpenLake:
     def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
         """Attach it. Raises what ``attach`` raises; then nothing stays open.
 
-        Whoever only reads tries again where the instance's connection has ended meanwhile, which nothing looks for.
+        Who only reads tries again where the instance's connection has ended meanwhile, which nothing looks for.
         """
         con = connect(memory_limit=memory_limit, catalogs=scanners(self.lake))
         # A lake that is only read is asked in each job: it keeps a connection of its own.

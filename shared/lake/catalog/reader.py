@@ -135,7 +135,7 @@ class TableInfo:
 
 
 @dataclass(frozen=True)
-class SourceLook:
+class TableView:
     """A table at a snapshot, and what else decides how its changes are read.
 
     ``oldest``: the oldest retained snapshot; ``first``: the oldest since the table is there, None where there is none;
@@ -209,7 +209,7 @@ class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, Ta
 
     def source_look(
         self, schema: str, table: str, at: int, snapshots: Iterable[int] = (), after: int = NEWEST
-    ) -> SourceLook | None:
+    ) -> TableView | None:
         """What ``source_table`` finds, and what else is asked of it, in one round trip; in three where it is called
         otherwise. ``snapshots``: those of which the times are wanted; ``after``: since when its touches are."""
         wanted = _numbered(snapshots)
@@ -221,7 +221,7 @@ class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, Ta
             name = self.called_otherwise(schema, table, at)
             return None if name is None else self.source_look(name.schema, name.table, at, snapshots, after)
         oldest, first = retained[0]["oldest"], retained[0]["first"]
-        return SourceLook(
+        return TableView(
             seen, layout_in(layout), int(oldest), None if first is None else int(first), _times(times),
             touches_in(touches, seen.table_id),
         )  # fmt: skip

@@ -38,7 +38,7 @@ class Distance:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """One question is sent and answered meanwhile. One that fails tells nothing."""
+        """A question is sent and answered meanwhile. A failure is no measure."""
         began = self._clock()
         yield
         took = self._clock() - began

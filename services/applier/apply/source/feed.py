@@ -28,7 +28,7 @@ from shared.contracts.messages import ItemKind, SeedMode, WorkItem
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.lake.attached.pool import OpenLake
 from shared.lake.catalog.arrangement import Arrangement
-from shared.lake.catalog.reader import Column, SourceLook, TableInfo
+from shared.lake.catalog.reader import Column, TableInfo, TableView
 from shared.lake.catalog.runs import insertion_runs
 from shared.lake.catalog.touches import Touch
 from shared.lake.columns.history import fields_at
@@ -49,7 +49,7 @@ class Feed:
         self._lake = lake
         self._source = source
         self._routing = source.routing
-        self._looks: dict[int, SourceLook | None] = {}
+        self._looks: dict[int, TableView | None] = {}
         self._times: Mapping[int, datetime] = {}
         self._head = self._after = NOT_SEEDED
         """The pinned head; since when a look tells what has touched the table."""
@@ -210,10 +210,10 @@ class Feed:
         self._looks[at] = look = self._looked(at, wanted)
         self._times = self._lake.catalog.times_of(wanted) if look is None else look.times
 
-    def _looked(self, at: int, snapshots: Collection[int] = ()) -> SourceLook | None:
+    def _looked(self, at: int, snapshots: Collection[int] = ()) -> TableView | None:
         return self._lake.catalog.source_look(self._source.schema, self._source.table, at, snapshots, self._after)
 
-    def _look_at(self, at: int) -> SourceLook:
+    def _look_at(self, at: int) -> TableView:
         """What was seen of the source table as it is at a snapshot, which is looked at once for a reading."""
         look = self._looks[at] if at in self._looks else self._looked(at)
         if look is None:
