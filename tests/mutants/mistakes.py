@@ -58,7 +58,7 @@ from shared.lake.attached.pool import OpenLake
 from shared.lake.attached.state import AttachedState
 from shared.lake.catalog import reader as catalog
 from shared.lake.catalog import touches
-from shared.lake.catalog.reader import CatalogReader
+from shared.lake.catalog.reader import CatalogReader, TableView
 from shared.lake.connection import engine, spill, store_secrets
 from shared.lake.pruning import FileLayout
 from shared.lake.sql import ident
@@ -246,6 +246,17 @@ def _fail_together() -> None:
         self._fail(group, error)
 
     _put(TaskRun, "_part", part)
+
+
+def _touches_of_one_look() -> None:
+    looked = Feed._looked
+
+    def once(self: Feed, at: int, snapshots: Any = ()) -> TableView | None:
+        self._after = self._after if snapshots else catalog.NEWEST
+        return looked(self, at, snapshots)
+
+    _put(Feed, "_looked", once)
+    _put(Feed, "_touches", lambda self, snapshots: self._look_at(snapshots.through).touches)
 
 
 def _skip_deletions() -> None:
@@ -578,6 +589,8 @@ MISTAKES = (
             ("tests/lake/test_early_answers.py", "-k", "while_another_apply")),
     Mistake("fail-together", "a reading's failure told of the whole group", _fail_together,
             (HOSTILE, "-k", "reading_that_fails_for_a_group and sqlite")),
+    Mistake("touches-of-one-look", "a second look at a source asks for nothing that touched it", _touches_of_one_look,
+            ("tests/lake/test_apply.py", "-k", "read_at_the_head_with_what_followed and sqlite")),
     Mistake("skip-deletions", "skip the deletions scan always", _skip_deletions,
             ("tests/lake/test_apply.py::test_changes_end_equal_and_a_row_that_moves_leaves_its_old_tenant[sqlite-auto]",)),
     Mistake("no-generation-check", "no generation check in the fence", _no_generation_check,
