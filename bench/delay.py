@@ -32,6 +32,10 @@ class FarAway:
         self._peers: dict[socket.socket, socket.socket] = {}
         self._waiting: _Waiting = deque()
         self._told_all: set[socket.socket] = set()
+        self.turns = 0
+        """How often a client said something first, or after an answer: round trips, of all connections."""
+        self._asking: dict[socket.socket, bool] = {}
+        """Of each client: whether it was the last to say something."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="far away", daemon=True)
 
@@ -72,6 +76,7 @@ class FarAway:
     def _accept(self) -> None:
         client, _ = self._listener.accept()
         server = socket.create_connection(("127.0.0.1", self._target))
+        self._asking[client] = False
         for one, other in ((client, server), (server, client)):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._peers[one] = other
@@ -85,10 +90,20 @@ class FarAway:
             chunk = sender.recv(CHUNK)
         except ConnectionError:
             chunk = b""
+        self._count_turn(sender, chunk)
         due = time.monotonic() + max(0.0, self._one_way_s - ROUNDING_S)
         self._waiting.append((due, self._peers[sender], chunk))
         if not chunk:
             self._selector.unregister(sender)
+
+    def _count_turn(self, sender: socket.socket, chunk: bytes) -> None:
+        if not chunk:
+            return
+        if sender in self._asking:
+            self.turns += not self._asking[sender]
+            self._asking[sender] = True
+        else:
+            self._asking[self._peers[sender]] = False
 
     def _forward(self) -> None:
         """What is due. A delay that was shortened lets nothing overtake what still waits by the longer one."""
@@ -115,6 +130,7 @@ class FarAway:
     def _close(self, one: socket.socket) -> None:
         for each in (one, self._peers[one]):
             del self._peers[each]
+            self._asking.pop(each, None)
             self._told_all.discard(each)
             if each in self._selector.get_map():
                 self._selector.unregister(each)

@@ -131,6 +131,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/test_shell_blocks.py",
     "tests/fast/test_documentation.py",
     "tests/fast/shared/lake/columns/test_identity.py",
+    "tests/fast/shared/lake/connection/test_distance.py",
     "tests/fast/shared/lake/connection/test_engine.py",
     "tests/fast/shared/lake/test_failure.py",
     "tests/fast/shared/lake/test_stamp.py",

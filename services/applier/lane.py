@@ -16,6 +16,7 @@ from services.applier.metrics_recorder import MetricsRecorder
 from services.applier.model.admission import Admission
 from services.applier.model.grouping import Job, Lane, jobs
 from services.applier.model.immediate_answers import answer_again, failed
+from services.applier.model.patience import patience_s
 from services.applier.model.task import Target, TaskResult, UpkeepTask
 from services.applier.model.upkeep_exclusion import UpkeepExclusion
 from services.applier.outbox import Outbox
@@ -34,9 +35,6 @@ MAX_TARGETS = 500
 
 MAX_UPKEEPS = 4
 """Of one job: until its turn is over, a destination in it gets no changes."""
-
-LINGER_S = 0.01
-"""A burst of items is still arriving when its first one is here; a moment's patience makes one job of it."""
 
 HELD_LOOK_S = 0.1
 KEEP_WARM_S = 20.0
@@ -72,6 +70,8 @@ class LaneThread:
         self._repeated: dict[str, WaitingItem] = {}
         """What repeats that."""
         self._wake = threading.Condition()
+        self._read_s = 0.0
+        """How long the last job read the source."""
 
     def start(self) -> None:
         self._loop.start()
@@ -169,10 +169,11 @@ class LaneThread:
         return destination is not None and self._context.known.is_elsewhere(item, destination)
 
     def _linger(self) -> None:
+        """A burst of items is still arriving when its first one is here; a moment's patience makes one job of it."""
         count = 0
         while count < len(self._waiting) < MAX_TARGETS and not self._loop.stopped.is_set():
             count = len(self._waiting)
-            self._wake.wait(LINGER_S)
+            self._wake.wait(patience_s(self._read_s))
 
     def _do(self, batch: Sequence[WaitingItem]) -> None:
         if not batch:
@@ -234,6 +235,7 @@ class LaneThread:
         self._put_first([ready[target.item.item][0] for target in _without(job.targets, answered)])
         self._tell_others(said, ready, since_s)
         self._context.measure.job(job, results, time.perf_counter() - began)
+        self._read_s = sum(task.report.tally.read_seconds for task in results)
 
     def _tell_others(
         self, answers: Sequence[Progress], ready: Mapping[str, tuple[WaitingItem, Target]], since_s: float

@@ -275,6 +275,17 @@ def test_an_item_whose_end_was_expired_is_to_be_planned_again(rig: ApplyRig) -> 
     assert outcomes(rig.run(ItemKind.ADVANCE, "a", expected=seeded, after=seeded)) == [Outcome.APPLIED]
 
 
+def test_a_pinned_range_that_changed_rows_is_read_at_the_head_with_what_followed(rig: ApplyRig) -> None:
+    """Whether a range only appended is judged by all that touched the table in it, whatever the item's end was."""
+    rig.seed("a")
+    before = rig.head
+    end = rig.sql("UPDATE src.main.t SET v = 'changed' WHERE id = 1")
+    rig.sql("DELETE FROM src.main.t WHERE id = 2", "INSERT INTO src.main.t VALUES (1000, 'a', 'new')")
+    answers = rig.run(ItemKind.CHANGES, "a", expected=before, after=before, through=end, pinned=True)
+    assert [(each.outcome, each.position) for each in answers] == [(Outcome.APPLIED, rig.head)]
+    assert rig.rows("a") == rig.expected("a")
+
+
 @EITHER_PATH
 def test_a_later_life_replaces_the_rows_of_the_one_before(rig: ApplyRig) -> None:
     rig.seed()

@@ -13,9 +13,13 @@ from services.applier.model.task import Target
 from services.applier.worker import worker_state
 from shared.config.model import CommitChoice
 from shared.contracts.messages import ItemKind, Outcome, Progress
+from shared.contracts.ranges import Range
 from shared.lake.catalog.reader import CatalogReader
 from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect
+from shared.lake.connection.query import Question
+from shared.lake.connection.statements import Postgres as StatementsOnPostgres
+from shared.lake.connection.statements import Row
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 from tests.servers.postgres import Postgres
@@ -29,7 +33,7 @@ change."""
 
 BY_BOTH_PATHS = pytest.mark.parametrize("commit", APPLY)
 
-READING = 34
+READING = 32
 """Statements to the source's catalog, for however many destinations read together."""
 
 ROWS_OF_AN_ATTACH = 600
@@ -114,6 +118,37 @@ def test_a_range_is_read_once_for_all_whom_it_touches(rig: ApplyRig, sent: Count
     assert for_three <= for_one <= READING
 
 
+class Turns(StatementsOnPostgres):
+    """Counts how often it waits for its catalog."""
+
+    waits = 0
+
+    def rows(self, question: Question) -> Sequence[Row]:
+        self.waits += 1
+        return super().rows(question)
+
+    def several(self, questions: Sequence[Question]) -> Sequence[Sequence[Row]]:
+        self.waits += 1
+        return super().several(questions)
+
+
+@ON_POSTGRES
+def test_what_a_reader_and_a_reading_have_to_know_of_a_source_takes_a_round_trip_each(rig: ApplyRig) -> None:
+    before, end = touch(rig, 1), rig.sql("INSERT INTO src.main.t VALUES (100000, 'a', 'v')")
+    with closing(CatalogReader(rig.source, turns := Turns(rig.source.conninfo))) as catalog:
+        look = catalog.source_look("main", "t", end, [before], before)
+        assert look is not None
+        assert turns.waits == 1
+        assert (list(look.times), [touch.snapshot for touch in look.touches]) == ([before], [before + 1, end])
+        news = catalog.news(look.table.table_id, before + 1, [before])
+        assert turns.waits == 2
+        assert (news.head.snapshot, list(news.times), news.touches) == (end, [before], look.touches[1:])
+        assert catalog.only_appended(look.table.table_id, Range(before + 1, end), news.touches)
+        assert turns.waits == 3
+        assert not catalog.only_appended(look.table.table_id, Range(before, end), look.touches)
+        assert turns.waits == 3
+
+
 @ON_POSTGRES
 @BY_BOTH_PATHS
 def test_an_advance_is_cheaper_and_an_idle_poll_is_one_statement(
@@ -137,6 +172,23 @@ def test_a_destination_keeps_one_connection_of_a_worker(rig: ApplyRig, sent: Cou
     with postgres.connect() as con:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
         assert con.execute(query, [sent.database("a")]).fetchall() == [(1,)]
+
+
+@ON_POSTGRES
+def test_a_reading_goes_on_where_its_connection_has_ended_meanwhile(
+    rig: ApplyRig, sent: Counter, postgres: Postgres
+) -> None:
+    """As a pooler or a firewall ends one that is idle; nothing looks for that beforehand, which costs round trips."""
+    rig.changes(touch(rig, 1))
+    position = touch(rig, 2)
+    with postgres.connect() as con:
+        of_duckdb = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND query = 'DISCARD ALL'"
+        )
+        ended = con.execute(of_duckdb, [sent.database("source")]).fetchall()
+    assert ended
+    assert {answer.outcome for answer in rig.changes(position)} == {Outcome.APPLIED}
+    assert all(rig.rows(name) == rig.expected(name) for name in TENANTS)
 
 
 @ON_POSTGRES

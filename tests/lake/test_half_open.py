@@ -161,9 +161,7 @@ def test_a_connection_that_the_server_has_ended_is_known_for_it_unless_another_t
         found = [own.is_cut_off]
         con.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
         found.append(own.is_cut_off)
-        used = own._con
-        assert used is not None
-        with used.lock:
+        with own._asking:
             found.append(own.is_cut_off)
         with pytest.raises(psycopg.OperationalError):
             own.rows(Question("SELECT 1"))

@@ -134,8 +134,9 @@ def test_h9_an_appended_range_is_proven_by_metadata_alone(lake: ResolvedLake, co
     reader = catalog(lake, con)
     table = reader.table("main", "t", reader.head().snapshot)
     assert table is not None
-    assert reader.only_appended(table.table_id, Range(1, 3))
-    assert not reader.only_appended(table.table_id, Range(3, 4))
+    for snapshots, appended in ((Range(1, 3), True), (Range(3, 4), False)):
+        touches = reader.touching(table.table_id, snapshots)
+        assert reader.only_appended(table.table_id, snapshots, touches) is appended
 
 
 def test_older_than_takes_everything_of_the_cutoff_s_date_on_sqlite(

@@ -10,7 +10,8 @@ from services.applier.model.task import SourceTable, Task
 from services.applier.worker.task_run import TaskRun
 from services.applier.worker.worker_state import Worker
 from shared.contracts.messages import ItemKind, Outcome
-from shared.lake.catalog.reader import CatalogReader, marks
+from shared.lake.catalog.reader import CatalogReader
+from shared.lake.catalog.touches import marks
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.failure import LakeAbsent
 from tests.lake.conftest import MakeRig

@@ -25,6 +25,7 @@ from services.reader.planner.reshapes import Reshapes
 from services.reader.source.lake_source import LakeSource
 from shared.contracts.messages import ItemKind
 from shared.lake.catalog import reader as catalog
+from shared.lake.catalog import table_names
 from shared.lake.catalog.reader import TableInfo
 from shared.lake.catalog.table_names import TableName, TableNames
 from shared.lake.columns import evolution
@@ -34,6 +35,7 @@ from shared.lake.columns.evolution import ColumnStep, StepKind
 from shared.lake.columns.history import Field, Versions
 from shared.lake.columns.mapping import columns_as_of
 from shared.lake.columns.terms import Carried
+from shared.lake.connection.statements import Row
 from shared.lake.direct import structure
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.structure import Structure
@@ -164,11 +166,12 @@ def _names_of_anyone() -> None:
 
 
 def _one_table_name() -> None:
-    def newest(reader: TableNames, table_id: int) -> tuple[TableName, ...]:
-        return tuple(TableName(name.schema, name.table, 0, None) for name in known(reader, table_id)[-1:])
+    def newest(rows: Sequence[Row]) -> tuple[TableName, ...]:
+        return tuple(TableName(name.schema, name.table, 0, None) for name in known(rows)[-1:])
 
-    known = TableNames.names_of
-    put(TableNames, "names_of", newest)
+    known = table_names.names_in
+    for module in (table_names, catalog):
+        put(module, "names_in", newest)
 
 
 def _former_table_names_mean_nothing() -> None:

@@ -57,7 +57,8 @@ from shared.lake import failure, pruning
 from shared.lake.attached.pool import OpenLake
 from shared.lake.attached.state import AttachedState
 from shared.lake.catalog import reader as catalog
-from shared.lake.catalog.reader import CatalogReader
+from shared.lake.catalog import touches
+from shared.lake.catalog.reader import CatalogReader, TableView
 from shared.lake.connection import engine, spill, store_secrets
 from shared.lake.pruning import FileLayout
 from shared.lake.sql import ident
@@ -219,7 +220,7 @@ def _believe_any_text() -> None:
 
 
 def _believe_buckets() -> None:
-    _put(CatalogReader, "layout", lambda *_: pruning.PLAIN)
+    _put(catalog, "layout_in", lambda _: pruning.PLAIN)
 
 
 def _one_folder() -> None:
@@ -245,6 +246,17 @@ def _fail_together() -> None:
         self._fail(group, error)
 
     _put(TaskRun, "_part", part)
+
+
+def _touches_of_one_look() -> None:
+    looked = Feed._looked
+
+    def once(self: Feed, at: int, snapshots: Any = ()) -> TableView | None:
+        self._after = self._after if snapshots else catalog.NEWEST
+        return looked(self, at, snapshots)
+
+    _put(Feed, "_looked", once)
+    _put(Feed, "_touches", lambda self, snapshots: self._look_at(snapshots.through).touches)
 
 
 def _skip_deletions() -> None:
@@ -339,8 +351,8 @@ def _believe_statistics() -> None:
 
 
 def _marks_prove_nothing() -> None:
-    _put(CatalogReader, "_ended_files", lambda *_: False)
-    _put(catalog, "APPENDING", catalog.APPENDING | {"rewrite_delete", "deleted_from_table", "inlined_delete"})
+    _put(touches, "ENDED_FILES", "SELECT 0 AS n")
+    _put(touches, "APPENDING", touches.APPENDING | {"rewrite_delete", "deleted_from_table", "inlined_delete"})
 
 
 def _any_history() -> None:
@@ -583,6 +595,8 @@ MISTAKES = (
             ("tests/lake/test_early_answers.py", "-k", "while_another_apply")),
     Mistake("fail-together", "a reading's failure told of the whole group", _fail_together,
             (HOSTILE, "-k", "reading_that_fails_for_a_group and sqlite")),
+    Mistake("touches-of-one-look", "a second look at a source asks for nothing that touched it", _touches_of_one_look,
+            ("tests/lake/test_apply.py", "-k", "read_at_the_head_with_what_followed and sqlite")),
     Mistake("skip-deletions", "skip the deletions scan always", _skip_deletions,
             ("tests/lake/test_apply.py::test_changes_end_equal_and_a_row_that_moves_leaves_its_old_tenant[sqlite-auto]",)),
     Mistake("no-generation-check", "no generation check in the fence", _no_generation_check,

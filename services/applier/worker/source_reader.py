@@ -19,6 +19,7 @@ from shared.contracts.reports import UnroutedRecords
 from shared.lake.attached.pool import LakePool, OpenLake
 from shared.lake.catalog.reader import TableInfo
 from shared.lake.connection.engine import release
+from shared.lake.failure import loses_attachment
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,15 @@ class LakeReader:
         return None
 
     def read(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
+        """Tried once more on a lake that is attached again, where a connection has ended since it was last used."""
+        try:
+            return self._read_once(kind, group, sparing=sparing)
+        except duckdb.Error as error:
+            if not loses_attachment(error):
+                raise
+        return self._read_once(kind, group, sparing=sparing)
+
+    def _read_once(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
         with self._pool.use(self._source.lake, read_only=True) as lake:
             return self._read_from(lake, kind, group, sparing=sparing)
 

@@ -34,7 +34,7 @@ class Worker:
         self.wide = Wide(memory_of(limits.memory_limit))
         self.brokers = BrokerClients()
         self.memory = WorkerMemory(limits.memory_limit)
-        self.width = AdaptiveConcurrency(limits.threads, limits.most_threads)
+        self.width = AdaptiveConcurrency(limits.threads, limits.most_threads, distance=self.pool.connections.distance)
         self.threads = self._hired()
         self.reported_evictions = 0
 

@@ -15,8 +15,9 @@ from shared.config.model import Routing
 from shared.contracts.errors import DestinationError, SourceError
 from shared.contracts.messages import SeedMode
 from shared.contracts.ranges import Range
-from shared.lake.catalog.reader import MAINTENANCE, CatalogReader, Column, TableInfo
+from shared.lake.catalog.reader import CatalogReader, Column, TableInfo
 from shared.lake.catalog.runs import insertion_runs
+from shared.lake.catalog.touches import MAINTENANCE
 from shared.lake.columns.history import fields_at, grew_only
 from shared.lake.columns.mapping import columns_as_of
 from shared.lake.sql import columns as column_list

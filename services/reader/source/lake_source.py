@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from typing import TypeVar
 
@@ -20,8 +20,9 @@ from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.positions import SpelledPosition
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
-from shared.lake.catalog.reader import CatalogReader, Column, Head, TableInfo, Touch
+from shared.lake.catalog.reader import CatalogReader, Column, Head, SourceNews, TableInfo
 from shared.lake.catalog.runs import insertion_runs
+from shared.lake.catalog.touches import Touch
 from shared.lake.checks.source import AS_SOURCE
 from shared.lake.columns.followed import Break, breaks
 from shared.lake.columns.history import reshapings
@@ -71,15 +72,17 @@ class LakeSource:
     def observe(self, head: Head) -> SourceState:
         """What else metadata tells at the head. Raises ``source_gone`` where there is no such table."""
         with _as_source():
-            self._table = table = self._found(self._catalog.source_table(self._schema, self._name, head.snapshot))
             seen = self._seen or head
-            oldest, first, at = self._catalog.retained(table.begin_snapshot, seen.snapshot)
-            layout = self._catalog.layout(table.schema, table.name, head.snapshot)
-        if is_undone(seen, head, oldest, at):
+            look = self._catalog.source_look(self._schema, self._name, head.snapshot, [seen.snapshot])
+            self._table = table = self._found(None if look is None else look.table)
+        assert look is not None  # noqa: S101 - a table was found
+        oldest, first = look.oldest, look.first
+        if is_undone(seen, head, oldest, look.times.get(seen.snapshot)):
             self._histories += 1
         self._seen = head
         broken = breaks(table.versions, self._identifying, head.snapshot)
-        told = *self._renamed(table), self._replaced(table, broken, oldest), layout.notice(table.schema, table.name)
+        notice = look.layout.notice(table.schema, table.name)
+        told = *self._renamed(table), self._replaced(table, broken, oldest), notice
         return SourceState(
             head=head.snapshot,
             oldest=oldest,
@@ -147,9 +150,10 @@ class LakeSource:
     def cuts(self, snapshots: Range) -> list[Cut]:
         """How a range is to be counted, from metadata alone, oldest part first. Raises ``Expired``."""
         with _as_source():
-            if not self._catalog.exists(snapshots.after):
+            news = self._news(snapshots.after)
+            if snapshots.after not in news.times:
                 raise Expired(snapshots.after)
-            touches = self._catalog.touching(self._known().table_id, snapshots)
+            touches = [touch for touch in news.touches if touch.snapshot <= snapshots.through]
             if all(touch.is_maintenance for touch in touches) and self._catalog.contiguous(snapshots):
                 return [Cut(snapshots, pinned=self._append_only)]
             return self._append_cuts(snapshots, touches) if self._append_only else self._change_cuts(snapshots, touches)
@@ -190,7 +194,8 @@ class LakeSource:
         return offered, len(found) > MOST_OFFERED
 
     def _insertions(self, parts: Sequence[Range], routed: Set[str]) -> Images:
-        return self._counter.changes(self._routing_at, [self._readable(part) for part in parts], [], routed)
+        times = self._catalog.times_of(map(_first, parts))
+        return self._counter.changes(self._routing_at, [_readable(part, times) for part in parts], [], routed)
 
     def _changes(self, snapshots: Range, routed: Set[str]) -> Images:
         """What a range inserted and deleted, or more.
@@ -199,14 +204,12 @@ class LakeSource:
         the head they are there. So a range that was maintained since, or just now, is counted with what followed.
         """
         for _ in COUNT_TRIES:
-            head = self._catalog.head().snapshot
-            end = (
-                head if self._maintained(Range(snapshots.through, max(head, snapshots.through))) else snapshots.through
-            )
-            whole = self._readable(Range(snapshots.after, end))
+            news = self._news(snapshots.through, _first(snapshots))
+            end = news.head.snapshot if _maintained(news) else snapshots.through
+            whole = _readable(Range(snapshots.after, end), news.times)
             self._look_at(end)
             images = self._counter.changes(self._routing_at, [whole], [whole], routed)
-            if not self._maintained(Range(end, max(end, self._catalog.head().snapshot))):
+            if not _maintained(self._news(end)):
                 return images
         raise SourceError(
             "source_unreachable",
@@ -214,8 +217,9 @@ class LakeSource:
             "it is counted again automatically",
         )
 
-    def _maintained(self, snapshots: Range) -> bool:
-        return any(touch.is_maintenance for touch in self._catalog.touching(self._known().table_id, snapshots))
+    def _news(self, after: int, *others: int) -> SourceNews:
+        """What has touched the table since a snapshot, and when that and ``others`` were committed."""
+        return self._catalog.news(self._known().table_id, after, [after, *others])
 
     def _append_cuts(self, snapshots: Range, touches: Sequence[Touch]) -> list[Cut]:
         """A pipeline without keys counts what was inserted, and nothing that maintenance shows as inserted (H5)."""
@@ -227,7 +231,7 @@ class LakeSource:
 
     def _change_cuts(self, snapshots: Range, touches: Sequence[Touch]) -> list[Cut]:
         """A range that provably only appended needs no deletions scan, and may be cut into segments if it is long."""
-        if not self._catalog.only_appended(self._known().table_id, snapshots):
+        if not self._catalog.only_appended(self._known().table_id, snapshots, touches):
             return [Cut(snapshots, (snapshots,), (snapshots,), False, _oldest(touches))]
         parts = self._segments(snapshots)
         cuts = []
@@ -239,12 +243,6 @@ class LakeSource:
     def _segments(self, snapshots: Range) -> list[Range]:
         rows = self._catalog.appended_rows(self._known().table_id, snapshots)
         return segments(rows, snapshots, self._segment_rows)
-
-    def _readable(self, snapshots: Range) -> Range:
-        """Both bounds must still exist; beginning one snapshot early only counts more, harmlessly."""
-        first, _ = snapshots.inclusive()
-        is_gone = snapshots.after > 0 and not self._catalog.exists(first)
-        return Range(snapshots.after - 1, snapshots.through) if is_gone else snapshots
 
     def _known(self) -> TableInfo:
         if self._table is None:
@@ -307,6 +305,21 @@ def is_undone(seen: Head, head: Head, oldest: int, at: datetime | None) -> bool:
     if head.snapshot < seen.snapshot:
         return True
     return seen.snapshot >= oldest and at != seen.time
+
+
+def _first(snapshots: Range) -> int:
+    return snapshots.inclusive()[0]
+
+
+def _readable(snapshots: Range, times: Mapping[int, datetime]) -> Range:
+    """Both bounds must still exist, for the first of which ``times`` is asked; beginning one snapshot early only counts
+    more, harmlessly."""
+    is_gone = snapshots.after > 0 and _first(snapshots) not in times
+    return Range(snapshots.after - 1, snapshots.through) if is_gone else snapshots
+
+
+def _maintained(news: SourceNews) -> bool:
+    return any(touch.is_maintenance for touch in news.touches)
 
 
 def _changed_meanwhile(what: str) -> SourceError:

@@ -15,7 +15,7 @@ from shared.contracts.ranges import Range
 from shared.lake.attached.state import AttachedState
 from shared.lake.catalog.reader import CatalogReader, Column
 from shared.lake.connection.attach import attach, scanners
-from shared.lake.connection.engine import connect, read_whole, release
+from shared.lake.connection.engine import UNCHECKED, connect, read_whole, release
 from shared.lake.failure import classify, loses_attachment
 from shared.lake.routing_value import spelled
 from shared.lake.sql import ident, path
@@ -218,6 +218,8 @@ class Counter:
             con = connect(memory_limit=MEMORY_LIMIT, catalogs=scanners(self._lake))
             read_whole(con)
             try:
+                if self._lake.sqlite_file is None:
+                    con.execute(UNCHECKED)  # see _trying
                 attach(con, ALIAS, self._lake, read_only=True)
                 self._remembered = AttachedState(self._lake, self._catalog)
             except BaseException:

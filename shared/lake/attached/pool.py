@@ -19,7 +19,7 @@ from shared.lake.attached.state import AttachedState
 from shared.lake.catalog.reader import CatalogReader
 from shared.lake.checks.foreign_files import require_no_code, require_own_files
 from shared.lake.connection.attach import attach, confine, renew_keys, scanners
-from shared.lake.connection.engine import AWS, connect, is_lost, release
+from shared.lake.connection.engine import AWS, UNCHECKED, connect, is_lost, release
 from shared.lake.connection.kept_files import keep_files
 from shared.lake.connection.new_catalog import create_catalog
 from shared.lake.connection.postgres import PostgresConnections
@@ -95,11 +95,16 @@ class OpenLake:
         return self.for_one_commit and keep_files(con, self.lake.data_path or self.catalog.data_path())
 
     def open(self, memory_limit: str | None, *, read_only: bool, create: bool) -> None:
-        """Attach it. Raises what ``attach`` raises; then nothing stays open."""
+        """Attach it. Raises what ``attach`` raises; then nothing stays open.
+
+        Who only reads tries again where the instance's connection has ended meanwhile, which nothing looks for.
+        """
         con = connect(memory_limit=memory_limit, catalogs=scanners(self.lake))
         # A lake that is only read is asked in each job: it keeps a connection of its own.
         catalog = CatalogReader.attached(self.lake, con, self.alias, None if read_only else self.connections)
         try:
+            if read_only and self.lake.sqlite_file is None:
+                con.execute(UNCHECKED)
             if create:
                 create_catalog(self.connections, self.lake)
             attach(con, self.alias, self.lake, read_only=read_only, create=create)

@@ -6,8 +6,7 @@ rows that they need, in a millisecond, on SQLite and on Postgres alike.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -15,19 +14,16 @@ from shared.contracts.errors import DestinationError
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.lake.catalog.arrangement import PARTITIONS, SORT_KEYS, Arrangement
 from shared.lake.catalog.comments import COMMENTED, CatalogComments
-from shared.lake.catalog.looks import CatalogLooks
+from shared.lake.catalog.looks import LAYOUT, CatalogLooks, layout_in
 from shared.lake.catalog.stamps import CommitStamps
-from shared.lake.catalog.table_names import TableName, TableNames, name_at
+from shared.lake.catalog.table_names import CALLED, NAMES_OF_CALLED, TableName, TableNames, name_at, names_in
 from shared.lake.catalog.tables import CurrentTables
+from shared.lake.catalog.touches import TOUCHING, TOUCHING_CALLED, TableTouches, Touch, mark_of, touches_in
 from shared.lake.columns.history import ColumnVersion, Field, fields_at, terms_of
 from shared.lake.columns.identity import identified, own_names
+from shared.lake.connection.query import Value
 from shared.lake.connection.statements import Row, catalog_time
-
-MAINTENANCE = frozenset({"merge_adjacent", "rewrite_delete", "inline_flush"})
-"""Marks of commits that move rows between files and change none."""
-
-APPENDING = frozenset({"inserted_into_table", "inlined_insert", "merge_adjacent", "inline_flush"})
-
+from shared.lake.pruning import FileLayout
 
 HEAD_ON_POSTGRES = (
     "SELECT snapshot_id, snapshot_time, now() AS catalog_now FROM {}ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
@@ -37,6 +33,29 @@ HEAD_ON_SQLITE = (
     "SELECT snapshot_id, snapshot_time, strftime('%Y-%m-%d %H:%M:%f+00:00', 'now') AS catalog_now"
     " FROM {}ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1"
 )
+
+
+TABLE = (
+    "SELECT s.schema_name, t.table_name, t.table_id, t.table_uuid,"
+    " (SELECT schema_uuid FROM {}ducklake_schema ORDER BY schema_id LIMIT 1) AS lake_uuid,"
+    " (SELECT snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id = :at) AS committed,"
+    f" ({COMMENTED}) AS commented{CALLED}"
+)
+
+VERSIONS = (
+    "SELECT column_id, parent_column, column_name, column_type, initial_default, begin_snapshot, end_snapshot,"
+    " nulls_allowed, default_value, default_value_type"
+    f" FROM {{}}ducklake_column WHERE table_id IN (SELECT t.table_id{CALLED}) ORDER BY column_order"
+)
+
+RETAINED = (
+    "SELECT (SELECT min(snapshot_id) FROM {}ducklake_snapshot) AS oldest,"
+    " (SELECT min(snapshot_id) FROM {}ducklake_snapshot WHERE snapshot_id >= (SELECT min(n.begin_snapshot)"
+    f" FROM {{}}ducklake_table n WHERE n.table_id IN (SELECT t.table_id{CALLED}))) AS first"
+)
+
+NEWEST = 2**63 - 1
+"""No snapshot has a larger number."""
 
 
 @dataclass(frozen=True)
@@ -116,41 +135,44 @@ class TableInfo:
 
 
 @dataclass(frozen=True)
-class Touch:
-    """A snapshot that names the table, and what it says it did to it."""
+class TableView:
+    """A table at a snapshot, and what else decides how its changes are read.
 
-    snapshot: int
-    time: datetime
-    marks: frozenset[str]
+    ``oldest``: the oldest retained snapshot; ``first``: the oldest since the table is there, None where there is none;
+    ``times``: of those of the asked snapshots that are retained; ``touches``: of the table, oldest first.
+    """
 
-    @property
-    def is_maintenance(self) -> bool:
-        return bool(self.marks) and self.marks <= MAINTENANCE
+    table: TableInfo
+    layout: FileLayout
+    oldest: int
+    first: int | None
+    times: Mapping[int, datetime]
+    touches: tuple[Touch, ...]
 
 
-class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, CatalogLooks):
+@dataclass(frozen=True)
+class SourceNews:
+    """The head, and what has touched a table up to it, oldest first; ``times`` of the asked snapshots that are
+    retained."""
+
+    head: Head
+    times: Mapping[int, datetime]
+    touches: tuple[Touch, ...]
+
+
+class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, TableTouches, CatalogLooks):
     """Reads one lake's metadata, at any snapshot that its catalog still knows."""
 
     def head(self) -> Head:
-        row = self._one(HEAD_ON_POSTGRES if self._lake.sqlite_file is None else HEAD_ON_SQLITE)
-        return Head(int(row["snapshot_id"]), catalog_time(row["snapshot_time"]), catalog_time(row["catalog_now"]))
+        return _head(self._all(self._newest))
+
+    @property
+    def _newest(self) -> str:
+        return HEAD_ON_POSTGRES if self._lake.sqlite_file is None else HEAD_ON_SQLITE
 
     def oldest(self) -> int:
         """The oldest retained snapshot."""
         return int(self._one("SELECT min(snapshot_id) AS oldest FROM {}ducklake_snapshot")["oldest"])
-
-    def retained(self, since: int, seen: int) -> tuple[int, int | None, datetime | None]:
-        """The oldest retained snapshot, the oldest not before ``since``, and when ``seen`` was committed: each None
-        where there is none."""
-        row = self._one(
-            "SELECT (SELECT min(snapshot_id) FROM {}ducklake_snapshot) AS oldest,"
-            " (SELECT min(snapshot_id) FROM {}ducklake_snapshot WHERE snapshot_id >= :since) AS first,"
-            " (SELECT snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id = :seen) AS at",
-            since=since,
-            seen=seen,
-        )
-        first, at = row["first"], row["at"]
-        return int(row["oldest"]), None if first is None else int(first), None if at is None else catalog_time(at)
 
     def oldest_since(self, snapshot: int) -> int | None:
         """The oldest retained snapshot that is not before ``snapshot``."""
@@ -166,19 +188,8 @@ class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, Ca
 
     def times_of(self, snapshots: Iterable[int]) -> dict[int, datetime]:
         """When each of those snapshots was committed that are still retained, by the catalog's own clock."""
-        wanted = {f"s{number}": snapshot for number, snapshot in enumerate({*snapshots})}
-        places = ", ".join(f":s{number:d}" for number in range(len(wanted))) or "NULL"
-        sql = f"SELECT snapshot_id, snapshot_time FROM {{}}ducklake_snapshot WHERE snapshot_id IN ({places})"
-        rows = self._all(sql, **wanted)
-        return {int(row["snapshot_id"]): catalog_time(row["snapshot_time"]) for row in rows}
-
-    def contiguous(self, snapshots: Range) -> bool:
-        """Whether every snapshot of the range is still retained."""
-        sql = "SELECT count(*) AS n FROM {}ducklake_snapshot WHERE snapshot_id > :after AND snapshot_id <= :through"
-        return (
-            int(self._one(sql, after=snapshots.after, through=snapshots.through)["n"])
-            == snapshots.through - snapshots.after
-        )
+        wanted = _numbered(snapshots)
+        return _times(self._all(_times_of(len(wanted)), **wanted))
 
     def is_whole(self) -> bool:
         """Whether every snapshot that the lake ever had is still retained, the first, 0, included."""
@@ -187,37 +198,7 @@ class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, Ca
 
     def table(self, schema: str, table: str, at: int) -> TableInfo | None:
         """The table as it was at snapshot ``at``; None where there is none. Names compare as DuckDB compares them."""
-        rows = self._all(
-            "SELECT s.schema_name, t.table_name, t.table_id, t.table_uuid, t.begin_snapshot,"
-            " (SELECT schema_uuid FROM {}ducklake_schema ORDER BY schema_id LIMIT 1) AS lake_uuid,"
-            " (SELECT snapshot_time FROM {}ducklake_snapshot WHERE snapshot_id = :at) AS committed,"
-            f" ({COMMENTED}) AS commented"
-            " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
-            " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
-            " AND t.begin_snapshot <= :at AND (t.end_snapshot IS NULL OR t.end_snapshot > :at)"
-            " AND s.begin_snapshot <= :at AND (s.end_snapshot IS NULL OR s.end_snapshot > :at)",
-            schema=schema,
-            table=table,
-            at=at,
-        )
-        if not rows:
-            return None
-        row = rows[0]
-        versions, names = self._column_versions(int(row["table_id"])), self.names_of(int(row["table_id"]))
-        return TableInfo(
-            schema=row["schema_name"],
-            name=row["table_name"],
-            table_id=int(row["table_id"]),
-            table_uuid=str(row["table_uuid"]),
-            lake_uuid=str(row["lake_uuid"]),
-            begin_snapshot=names[0].begin,
-            names=names,
-            columns=tuple(map(_column, fields_at(versions, at))),
-            versions=versions,
-            at=None if row["committed"] is None else catalog_time(row["committed"]),
-            snapshot=at,
-            commented=NOT_SEEDED if row["commented"] is None else int(row["commented"]),
-        )
+        return _table(at, *self.asked_at_once((TABLE, VERSIONS, NAMES_OF_CALLED), schema=schema, table=table, at=at))
 
     def source_table(self, schema: str, table: str, at: int) -> TableInfo | None:
         """The same of a table that may have another name at that snapshot, if no table has this one. ``schema`` and
@@ -226,71 +207,39 @@ class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, Ca
         name = self.called_otherwise(schema, table, at) if found is None else None
         return found if name is None else self.table(name.schema, name.table, at)
 
-    def _column_versions(self, table_id: int) -> tuple[ColumnVersion, ...]:
-        rows = self._all(
-            "SELECT column_id, parent_column, column_name, column_type, initial_default, begin_snapshot, end_snapshot,"
-            " nulls_allowed, default_value, default_value_type"
-            " FROM {}ducklake_column WHERE table_id = :table ORDER BY column_order",
-            table=table_id,
+    def source_look(
+        self, schema: str, table: str, at: int, snapshots: Iterable[int] = (), after: int = NEWEST
+    ) -> TableView | None:
+        """What ``source_table`` finds, and what else is asked of it, in one round trip; in three where it is called
+        otherwise. ``snapshots``: those of which the times are wanted; ``after``: since when its touches are."""
+        wanted = _numbered(snapshots)
+        texts = (TABLE, VERSIONS, NAMES_OF_CALLED, LAYOUT, RETAINED, _times_of(len(wanted)), TOUCHING_CALLED)
+        named: dict[str, Value] = {"schema": schema, "table": table, "at": at, "after": after, "through": at}
+        *found, layout, retained, times, touches = self.asked_at_once(texts, **named, **wanted)
+        seen = _table(at, *found)
+        if seen is None:
+            name = self.called_otherwise(schema, table, at)
+            return None if name is None else self.source_look(name.schema, name.table, at, snapshots, after)
+        oldest, first = retained[0]["oldest"], retained[0]["first"]
+        return TableView(
+            seen, layout_in(layout), int(oldest), None if first is None else int(first), _times(times),
+            touches_in(touches, seen.table_id),
+        )  # fmt: skip
+
+    def news(self, table_id: int, after: int, snapshots: Iterable[int] = ()) -> SourceNews:
+        """What has touched a table after a snapshot, up to the head, and when ``snapshots`` were committed, in one
+        round trip."""
+        wanted = _numbered(snapshots)
+        head, times, touches = self.asked_at_once(
+            (self._newest, _times_of(len(wanted)), TOUCHING),
+            after=after,
+            through=NEWEST,
+            mark=mark_of(table_id),
+            **wanted,
         )
-        return tuple(map(_version, rows))
-
-    def touching(self, table_id: int, snapshots: Range) -> tuple[Touch, ...]:
-        """The snapshots of the range that name the table, oldest first. Other tables' commits cost nothing."""
-        rows = self._all(
-            "SELECT c.snapshot_id, s.snapshot_time, c.changes_made FROM {}ducklake_snapshot_changes c"
-            " JOIN {}ducklake_snapshot s ON s.snapshot_id = c.snapshot_id"
-            " WHERE c.snapshot_id > :after AND c.snapshot_id <= :through AND c.changes_made LIKE :mark"
-            " ORDER BY c.snapshot_id",
-            after=snapshots.after,
-            through=snapshots.through,
-            mark=f"%:{table_id}%",
-        )
-        touches = (
-            Touch(int(r["snapshot_id"]), catalog_time(r["snapshot_time"]), marks(r["changes_made"], table_id))
-            for r in rows
-        )
-        return tuple(touch for touch in touches if touch.marks)
-
-    def only_appended(self, table_id: int, snapshots: Range) -> bool:
-        """Whether metadata proves that the range did nothing but insert rows, so its insertions are exact.
-
-        The marks alone do not prove it: they were wrong in 34 of 1049 ranges that were tried. Expiry deletes marks, so
-        a range with a hole proves nothing.
-        """
-        if snapshots.is_empty:
-            return True
-        touched = frozenset().union(*(touch.marks for touch in self.touching(table_id, snapshots)))
-        return touched <= APPENDING and self.contiguous(snapshots) and not self._ended_files(table_id, snapshots)
-
-    def _ended_files(self, table_id: int, snapshots: Range) -> bool:
-        row = self._one(
-            "SELECT (SELECT count(*) FROM {}ducklake_delete_file WHERE table_id = :table"
-            "  AND begin_snapshot > :after AND begin_snapshot <= :through)"
-            " + (SELECT count(*) FROM {}ducklake_data_file WHERE table_id = :table"
-            "  AND end_snapshot > :after AND end_snapshot <= :through) AS n",
-            table=table_id,
-            after=snapshots.after,
-            through=snapshots.through,
-        )
-        return int(row["n"]) > 0
-
-    def taken_back(self, table_id: int, snapshots: Range) -> frozenset[int]:
-        """The snapshots of the range that deleted rows which they had inserted themselves: their marks don't tell.
-
-        A data file and its delete file that begin at once mean that, unless a flush wrote the file (it has a
-        ``partial_max``), which dates both back.
-        """
-        rows = self._all(
-            "SELECT DISTINCT d.begin_snapshot FROM {}ducklake_delete_file d JOIN {}ducklake_data_file f"
-            " ON f.data_file_id = d.data_file_id AND f.begin_snapshot = d.begin_snapshot"
-            " WHERE d.table_id = :table AND d.begin_snapshot > :after AND d.begin_snapshot <= :through"
-            " AND f.partial_max IS NULL",
-            table=table_id,
-            after=snapshots.after,
-            through=snapshots.through,
-        )
-        return frozenset(int(row["begin_snapshot"]) for row in rows)
+        seen = _head(head)
+        found = (touch for touch in touches_in(touches, table_id) if touch.snapshot <= seen.snapshot)
+        return SourceNews(seen, _times(times), tuple(found))
 
     def require_shown_right(self, table_id: int, at: int) -> None:
         """Raises ``history_damaged`` where DuckLake shows an older snapshot of the table wrong (H13).
@@ -347,10 +296,46 @@ class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, Ca
         )
 
 
-def marks(changes_made: str, table_id: int) -> frozenset[str]:
-    """What a snapshot's ``changes_made`` says of one table. Quoted names may hold anything, so they go first."""
-    bare = re.sub(r'"(?:[^"]|"")*"', "", changes_made)
-    return frozenset(re.findall(rf"(?:^|,)([a-z_]+):{table_id}(?=,|$)", bare))
+def _numbered(snapshots: Iterable[int]) -> dict[str, int]:
+    return {f"s{number}": snapshot for number, snapshot in enumerate({*snapshots})}
+
+
+def _times_of(count: int) -> str:
+    """The query of the times of so many snapshots, ``_numbered``."""
+    places = ", ".join(f":s{number:d}" for number in range(count)) or "NULL"
+    return f"SELECT snapshot_id, snapshot_time FROM {{}}ducklake_snapshot WHERE snapshot_id IN ({places})"
+
+
+def _times(rows: Sequence[Row]) -> dict[int, datetime]:
+    return {int(row["snapshot_id"]): catalog_time(row["snapshot_time"]) for row in rows}
+
+
+def _head(rows: Sequence[Row]) -> Head:
+    if not rows:
+        raise LookupError("the catalog has no snapshot")
+    row = rows[0]
+    return Head(int(row["snapshot_id"]), catalog_time(row["snapshot_time"]), catalog_time(row["catalog_now"]))
+
+
+def _table(at: int, found: Sequence[Row], columns: Sequence[Row], called: Sequence[Row]) -> TableInfo | None:
+    """By the rows of ``TABLE``, ``VERSIONS`` and ``NAMES_OF_CALLED``."""
+    if not found:
+        return None
+    row, versions, names = found[0], tuple(map(_version, columns)), names_in(called)
+    return TableInfo(
+        schema=row["schema_name"],
+        name=row["table_name"],
+        table_id=int(row["table_id"]),
+        table_uuid=str(row["table_uuid"]),
+        lake_uuid=str(row["lake_uuid"]),
+        begin_snapshot=names[0].begin,
+        names=names,
+        columns=tuple(map(_column, fields_at(versions, at))),
+        versions=versions,
+        at=None if row["committed"] is None else catalog_time(row["committed"]),
+        snapshot=at,
+        commented=NOT_SEEDED if row["commented"] is None else int(row["commented"]),
+    )
 
 
 def _version(row: Row) -> ColumnVersion:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.contracts.ranges import Range
-from shared.lake.catalog.reader import Touch
+from shared.lake.catalog.touches import Touch
 
 
 def insertion_runs(snapshots: Range, touches: Sequence[Touch]) -> list[Range]:

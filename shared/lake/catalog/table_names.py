@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.lake.connection.statements import CatalogConnection
+from shared.lake.connection.statements import CatalogConnection, Row
 
-NAMES = (
-    "SELECT s.schema_name, t.table_name, t.begin_snapshot, t.end_snapshot FROM {}ducklake_table t"
-    " JOIN {}ducklake_schema s ON s.schema_id = t.schema_id WHERE t.table_id = :table ORDER BY t.begin_snapshot"
+CALLED = (
+    " FROM {}ducklake_schema s JOIN {}ducklake_table t ON t.schema_id = s.schema_id"
+    " WHERE lower(t.table_name) = lower(:table) AND lower(s.schema_name) = lower(:schema)"
+    " AND t.begin_snapshot <= :at AND (t.end_snapshot IS NULL OR t.end_snapshot > :at)"
+    " AND s.begin_snapshot <= :at AND (s.end_snapshot IS NULL OR s.end_snapshot > :at)"
 )
+"""The table ``t`` that has a name at a snapshot, in its schema ``s``. Names compare as DuckDB compares them."""
+
+_NAMES = (
+    "SELECT s.schema_name, t.table_name, t.begin_snapshot, t.end_snapshot FROM {}ducklake_table t"
+    " JOIN {}ducklake_schema s ON s.schema_id = t.schema_id WHERE t.table_id"
+)
+NAMES = f"{_NAMES} = :table ORDER BY t.begin_snapshot"
+NAMES_OF_CALLED = f"{_NAMES} IN (SELECT t.table_id{CALLED}) ORDER BY t.begin_snapshot"
+"""Of the table that is called so at a snapshot."""
 
 OTHERWISE = (
     "SELECT t.table_id FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"
@@ -44,17 +55,20 @@ def name_at(names: Sequence[TableName], at: int) -> TableName | None:
     return next((name for name in names if name.is_there(at)), None)
 
 
+def names_in(rows: Sequence[Row]) -> tuple[TableName, ...]:
+    ends = (None if row["end_snapshot"] is None else int(row["end_snapshot"]) for row in rows)
+    return tuple(
+        TableName(row["schema_name"], row["table_name"], int(row["begin_snapshot"]), end)
+        for row, end in zip(rows, ends, strict=True)
+    )
+
+
 class TableNames(CatalogConnection):
     """Asks for names; ``shared.lake.catalog`` asks for the rest."""
 
     def names_of(self, table_id: int) -> tuple[TableName, ...]:
         """Every name that the table ever had, oldest first."""
-        rows = self._all(NAMES, table=table_id)
-        ends = (None if row["end_snapshot"] is None else int(row["end_snapshot"]) for row in rows)
-        return tuple(
-            TableName(row["schema_name"], row["table_name"], int(row["begin_snapshot"]), end)
-            for row, end in zip(rows, ends, strict=True)
-        )
+        return names_in(self._all(NAMES, table=table_id))
 
     def called_otherwise(self, schema: str, table: str, at: int) -> TableName | None:
         """Of a name that no table has at a snapshot: what the table that it means is called then, if there is one."""

@@ -48,6 +48,9 @@ POSTGRES_SETTINGS: tuple[str, ...] = (
     "SET GLOBAL pg_pool_idle_timeout_millis = 0",
 )
 
+UNCHECKED = "SET pg_pool_health_check_query = ''"
+"""For an instance whose user tries again where a connection has ended: each use of one costs two round trips less."""
+
 AMBIENT = {
     "s3_access_key_id": ("AWS_ACCESS_KEY_ID",),
     "s3_secret_access_key": ("AWS_SECRET_ACCESS_KEY",),

@@ -14,6 +14,7 @@ import psycopg
 
 from shared.config.catalogs import patient
 from shared.lake.connection.bounded import SILENT_FOR_S, BoundedConnection, has_ended
+from shared.lake.connection.distance import Distance
 
 OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
 """Run once on each connection that only reads: a database may have functions of its own under the names of Postgres's,
@@ -41,10 +42,14 @@ class _Idle:
 
 
 class PostgresConnections:
-    """Connections to Postgres databases that no thread uses now, at most ``limit``; the oldest are closed first."""
+    """Connections to Postgres databases that no thread uses now, at most ``limit``; the oldest are closed first.
+
+    ``distance`` is that of the servers, as direct commits find it.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.distance = Distance()
         self._idle: OrderedDict[int, _Idle] = OrderedDict()
         self._numbers = itertools.count()
         self._lock = threading.Lock()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import duckdb
 import psycopg
@@ -27,6 +27,7 @@ from shared.lake.failure import classify
 from shared.lake.sql import ident, literal
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class Statements(Protocol):
@@ -34,6 +35,9 @@ class Statements(Protocol):
 
     def rows(self, question: Question) -> Sequence[Row]:
         """Ask outside any transaction. Raises the driver's error."""
+
+    def several(self, questions: Sequence[Question]) -> Sequence[Sequence[Row]]:
+        """The same for questions that don't wait for each other's answers: far away they take as long as one."""
 
     @property
     def is_cut_off(self) -> bool:
@@ -58,6 +62,9 @@ class AttachedSqlite:
             found = cursor.execute(f"SELECT * FROM sqlite_query(?, ?{bound})", [self._name, text, *values])
             names = [column[0] for column in found.description or ()]
             return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def several(self, questions: Sequence[Question]) -> Sequence[Sequence[Row]]:
+        return [self.rows(question) for question in questions]
 
     @property
     def is_cut_off(self) -> bool:
@@ -102,31 +109,38 @@ class Postgres:
     def __init__(self, conninfo: str) -> None:
         self._conninfo = patient(conninfo)
         self._con: psycopg.Connection[Any] | None = None
-        self._opening = threading.Lock()
+        self._asking = threading.Lock()
 
     def rows(self, question: Question) -> Sequence[Row]:
-        try:
-            return ask(self._open(), question)
-        except psycopg.Error:
-            self.close()
-            raise
+        return self._asked(lambda con: ask(con, question))
+
+    def several(self, questions: Sequence[Question]) -> Sequence[Sequence[Row]]:
+        return self._asked(lambda con: ask_several(con, questions))
+
+    def _asked(self, ask: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """One thread at a time: a pipeline takes in what anyone asks meanwhile."""
+        with self._asking:
+            try:
+                return ask(self._open())
+            except psycopg.Error:
+                self.close()
+                raise
 
     @property
     def is_cut_off(self) -> bool:
-        con = self._con
-        if con is None or con.closed or not con.lock.acquire(blocking=False):
+        if not self._asking.acquire(blocking=False):
             return False  # another thread has asked something, and reads what comes
         try:
-            return has_ended(con)
+            con = self._con
+            return con is not None and not con.closed and has_ended(con)
         finally:
-            con.lock.release()
+            self._asking.release()
 
     def _open(self) -> psycopg.Connection[Any]:
         """The connection, which several users of a lake share: a second one would have no owner to close it."""
-        with self._opening:
-            if self._con is None or self._con.closed:
-                self._con = self._connected()
-            return self._con
+        if self._con is None or self._con.closed:
+            self._con = self._connected()
+        return self._con
 
     def _connected(self) -> psycopg.Connection[Any]:
         con = BoundedConnection.connect(self._conninfo, autocommit=True)
@@ -150,6 +164,10 @@ class SharedPostgres:
         with self._connections.use(self._conninfo) as con:
             return ask(con, question)
 
+    def several(self, questions: Sequence[Question]) -> Sequence[Sequence[Row]]:
+        with self._connections.use(self._conninfo) as con:
+            return ask_several(con, questions)
+
     @property
     def is_cut_off(self) -> bool:
         """Their owner replaces those that are."""
@@ -161,10 +179,26 @@ class SharedPostgres:
 
 def ask(con: psycopg.Connection[Any], question: Question) -> Sequence[Row]:
     """The rows of one statement. Raises ``psycopg.Error``."""
-    text, values = question.rendered("$")
     with psycopg.RawCursor(con, row_factory=dict_row) as cursor:
-        # Results in binary mean the extended protocol, with values or without: one statement, never several.
-        return cursor.execute(text.encode(), values, binary=True).fetchall()
+        _say(cursor, question)
+        return cursor.fetchall()
+
+
+def ask_several(con: psycopg.Connection[Any], questions: Sequence[Question]) -> Sequence[Sequence[Row]]:
+    """The rows of each of several statements, in one round trip. Raises ``psycopg.Error``; then the connection is of no
+    more use: statements that a failed pipeline has prepared are not there, and the client believes that they are."""
+    with contextlib.ExitStack() as closing:
+        cursors = [closing.enter_context(psycopg.RawCursor(con, row_factory=dict_row)) for _ in questions]
+        with con.pipeline():
+            for cursor, question in zip(cursors, questions, strict=True):
+                _say(cursor, question)
+        return [cursor.fetchall() for cursor in cursors]
+
+
+def _say(cursor: psycopg.RawCursor[Any], question: Question) -> None:
+    """Results in binary mean the extended protocol, with values or without: one statement, never several."""
+    text, values = question.rendered("$")
+    cursor.execute(text.encode(), values, binary=True)
 
 
 class CatalogConnection:
@@ -223,11 +257,20 @@ class CatalogConnection:
 
     def _all(self, sql: str, names: Mapping[str, str] | None = None, /, **values: Value) -> Sequence[Row]:
         """Ask: ``{}`` in ``sql`` is the lake's own schema, ``{key}`` an identifier of ``names``, ``:key`` a value."""
+        question = Question(sql, {"": self._prefix, **(names or {})}, values)
+        return self._asking(lambda statements: statements.rows(question))
+
+    def asked_at_once(self, texts: Sequence[str], /, **values: Value) -> Sequence[Sequence[Row]]:
+        """The same for several queries that don't wait for each other's answers; each takes of ``values`` what it
+        names."""
+        questions = [Question(text, {"": self._prefix}, values) for text in texts]
+        return self._asking(lambda statements: statements.several(questions))
+
+    def _asking(self, ask: Callable[[Statements], T]) -> T:
         if self._statements is None:
             self._statements = _own_statements(self._lake)
-        question = Question(sql, {"": self._prefix, **(names or {})}, values)
         try:
-            return self._statements.rows(question)
+            return ask(self._statements)
         except (duckdb.Error, psycopg.Error, OSError) as error:
             self.close()
             raise classify(error, f"reading the catalog of {self._lake}") from None

@@ -14,6 +14,7 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from shared.contracts.errors import Error
+from shared.lake.connection.distance import Distance
 from shared.lake.connection.query import Question, Value
 from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.dialect import POSTGRES, SQLITE, Dialect
@@ -109,14 +110,16 @@ class PostgresCatalog(_KeepsOthersOut):
 
     dialect = POSTGRES
 
-    def __init__(self, con: psycopg.Connection[Any], schema: str) -> None:
+    def __init__(self, con: psycopg.Connection[Any], schema: str, distance: Distance | None = None) -> None:
+        """``distance`` is told how long looks take."""
         self._con = con
+        self._distance = distance or Distance()
         self.prefix = f"{ident(schema)}."
 
     def ask(self, question: Question) -> str:
         text, values = question.rendered("$")
         undone = contextlib.nullcontext() if self._alone_since is None else self._con.transaction()  # a savepoint
-        with undone, psycopg.RawCursor(self._con) as cursor:
+        with undone, psycopg.RawCursor(self._con) as cursor, self._distance.asked():
             found = cursor.execute(f"SELECT found::text FROM ({text}) AS asked".encode(), _typed(values)).fetchone()
         return str(found[0]) if found is not None else ""
 

@@ -221,7 +221,7 @@ class DirectLakes:
     ) -> Iterator[Catalog]:
         if lake.sqlite_file is None:
             with self._connections.use(lake.conninfo, Error) as connection:  # an error of ours is none of the server's
-                yield PostgresCatalog(connection, lake.schema)
+                yield PostgresCatalog(connection, lake.schema, self._connections.distance)
         else:
             with instance.catalog(lake) as name:
                 yield SqliteCatalog(con, name)

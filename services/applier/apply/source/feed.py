@@ -9,7 +9,7 @@ and no maintenance can come between the feed and the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -25,11 +25,12 @@ from services.applier.model.task import SourceTable, Target
 from shared.contracts.errors import DestinationError, SourceError
 from shared.contracts.layout import SAME
 from shared.contracts.messages import ItemKind, SeedMode, WorkItem
-from shared.contracts.ranges import Range
+from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.lake.attached.pool import OpenLake
 from shared.lake.catalog.arrangement import Arrangement
-from shared.lake.catalog.reader import Column, TableInfo
+from shared.lake.catalog.reader import Column, TableInfo, TableView
 from shared.lake.catalog.runs import insertion_runs
+from shared.lake.catalog.touches import Touch
 from shared.lake.columns.history import fields_at
 from shared.lake.columns.identity import Identifying
 from shared.lake.columns.mapping import columns_as_of
@@ -48,8 +49,10 @@ class Feed:
         self._lake = lake
         self._source = source
         self._routing = source.routing
-        self._tables: dict[int, TableInfo] = {}
+        self._looks: dict[int, TableView | None] = {}
         self._times: Mapping[int, datetime] = {}
+        self._head = self._after = NOT_SEEDED
+        """The pinned head; since when a look tells what has touched the table."""
 
     def read(self, kind: ItemKind, targets: Sequence[tuple[int, Target]], *, sparing: bool = False) -> Reading:
         """Read what the targets, which agree on range and kind, need. Raises a ``ViaduckError``.
@@ -63,7 +66,7 @@ class Feed:
         with self._pinned() as head:
             if all(head < target.item.through for _, target in targets):
                 raise behind(head, item.through)
-            self._load_times(targets)
+            self._look(targets, item.through if item.pinned or kind is ItemKind.ADVANCE else head)
             if kind is ItemKind.ADVANCE:
                 return self._nothing(targets, item.through)
             if kind is ItemKind.SEED:
@@ -78,7 +81,7 @@ class Feed:
             return self._append_only(targets, cut)
         table = self._table(cut.through)
         self._require_history(cut.after)
-        if not self._lake.catalog.only_appended(table.table_id, cut):
+        if not self._only_appended(table, cut):
             return None
         if sparing:
             self._lake.catalog.require_shown_right(table.table_id, cut.through)
@@ -90,9 +93,9 @@ class Feed:
         """One source transaction; yields the head that it sees from its first statement on."""
         self._con.execute("BEGIN")
         try:
-            yield int(
-                self._con.execute(f"SELECT id FROM {ident(self._lake.alias)}.current_snapshot()").fetchall()[0][0]
-            )
+            pinned = self._con.execute(f"SELECT id FROM {ident(self._lake.alias)}.current_snapshot()").fetchall()
+            self._head = int(pinned[0][0])
+            yield self._head
             self._con.execute("COMMIT")
         except BaseException:
             self._rollback()
@@ -143,7 +146,7 @@ class Feed:
         whole = Range(targets[0][1].item.after, head)
         self._require_history(whole.after)
         table = self._table(head)
-        if not sparing and self._lake.catalog.only_appended(table.table_id, whole):
+        if not sparing and self._only_appended(table, whole):
             return self._inserted(targets, whole)
         return self._by_keys(targets, whole)
 
@@ -182,7 +185,7 @@ class Feed:
         if not catalog.contiguous(snapshots):
             raise expired(snapshots.after, catalog.oldest())
         table = self._table(snapshots.through)
-        touches = catalog.touching(table.table_id, snapshots)
+        touches = self._touches(snapshots)
         taken_back = catalog.taken_back(table.table_id, snapshots)
         for touch in touches:
             require_insertions(touch, self._routing, deletes=touch.snapshot in taken_back)
@@ -195,26 +198,42 @@ class Feed:
 
     # -- how it is read -----------------------------------------------------------------------------------------------
 
-    def _table(self, at: int) -> TableInfo:
-        """The source table as it is at a snapshot, which is looked up once for a reading."""
-        if at in self._tables:
-            return self._tables[at]
-        table = self._lake.catalog.source_table(self._source.schema, self._source.table, at)
-        if table is None:
-            name = f"{self._source.schema}.{self._source.table}"
-            hint = "create the table again, or correct source.table; it is tried again automatically"
-            raise SourceError("source_behind", f"the source has no table {name} at snapshot {at}", hint)
-        self._tables[at] = table
-        return table
-
-    def _load_times(self, targets: Sequence[tuple[int, Target]]) -> None:
-        """One statement for all that has to be known of the snapshots which the items name."""
+    def _look(self, targets: Sequence[tuple[int, Target]], at: int) -> None:
+        """Ask at once for all that has to be known of the table at a snapshot, and of the snapshots which the items
+        name."""
         items = [target.item for _, target in targets if target.item.kind is not ItemKind.SEED]
         wanted = {each for item in items for each in (item.expected, item.after)}
         wanted |= {item.range.inclusive()[0] for item in items if not item.range.is_empty}
         wanted |= {item.seen.snapshot for item in items if item.seen is not None}
         wanted |= {target.item.through for _, target in targets if _is_read_at_its_end(target.item)}
-        self._times = self._lake.catalog.times_of(wanted) if wanted else {}
+        self._after = min((item.after for item in items if item.kind is ItemKind.CHANGES), default=at)
+        self._looks[at] = look = self._looked(at, wanted)
+        self._times = self._lake.catalog.times_of(wanted) if look is None else look.times
+
+    def _looked(self, at: int, snapshots: Collection[int] = ()) -> TableView | None:
+        return self._lake.catalog.source_look(self._source.schema, self._source.table, at, snapshots, self._after)
+
+    def _look_at(self, at: int) -> TableView:
+        """What was seen of the source table as it is at a snapshot, which is looked at once for a reading."""
+        look = self._looks[at] if at in self._looks else self._looked(at)
+        if look is None:
+            name = f"{self._source.schema}.{self._source.table}"
+            hint = "create the table again, or correct source.table; it is tried again automatically"
+            raise SourceError("source_behind", f"the source has no table {name} at snapshot {at}", hint)
+        self._looks[at] = look
+        return look
+
+    def _table(self, at: int) -> TableInfo:
+        return self._look_at(at).table
+
+    def _touches(self, snapshots: Range) -> tuple[Touch, ...]:
+        """Of the table of that range's end. Raises ``ValueError`` where others may have been before those known."""
+        if snapshots.after < self._after:
+            raise ValueError(f"touches are known since {self._after}, not of {snapshots}")
+        return tuple(touch for touch in self._look_at(snapshots.through).touches if touch.snapshot > snapshots.after)
+
+    def _only_appended(self, table: TableInfo, snapshots: Range) -> bool:
+        return self._lake.catalog.only_appended(table.table_id, snapshots, self._touches(snapshots))
 
     def _require_history(self, after: int) -> None:
         if after not in self._times:
@@ -227,14 +246,14 @@ class Feed:
             raise refuse(through, self._lake.catalog.oldest())
 
     def _begin(self, targets: Sequence[tuple[int, Target]], through: int, *, only_inserts: bool) -> Reading:
-        table = self._table(through)
+        look = self._look_at(through)
+        table, layout = look.table, look.layout
+        at = "" if through == self._head else f" AT (VERSION => {through:d})"
         described = self._con.execute(
-            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path_of(table)}"
-            f" AT (VERSION => {through:d}))"
+            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {self._path_of(table)}{at})"
         ).fetchall()
         self._lake.remembered.saw(through, table.at)
         columns = tuple(Column(name, declared, _default_of(table, name)) for name, declared in described)
-        layout = self._lake.catalog.layout(table.schema, table.name, through)
         routing, *keys = (
             name_at(table, configured, through) for configured in (self._routing.field, *self._routing.key_columns)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.config.model import Routing
 from shared.contracts.errors import DestinationError, SourceError
-from shared.lake.catalog.reader import Touch
+from shared.lake.catalog.touches import Touch
 
 
 def behind(snapshot: int, end: int) -> SourceError:

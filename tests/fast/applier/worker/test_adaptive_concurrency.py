@@ -9,16 +9,28 @@ import psutil
 import pytest
 
 from services.applier.worker.adaptive_concurrency import CONTENT_S, AdaptiveConcurrency, unused_seconds
+from shared.lake.connection.distance import Distance
 
 FAR: Callable[[int], float] = lambda width: 2.0 * width  # noqa: E731 - what is finished a second
 NEAR: Callable[[int], float] = lambda width: 60.0  # noqa: E731
 
 
+class Way(Distance):
+    """As long as a test says."""
+
+    seconds = 0.0
+
+    @property
+    def round_trip_s(self) -> float:
+        return self.seconds
+
+
 class Watch:
-    """Wall clock, and a clock of what the machine's cores didn't use."""
+    """Wall clock, a clock of what the machine's cores didn't use, one of our own CPU, and the way to the catalogs."""
 
     def __init__(self) -> None:
-        self.wall = self.unused = 0.0
+        self.wall = self.unused = self.used = 0.0
+        self.way = Way()
 
     def passes(self, seconds: float, to_spare: float) -> None:
         self.wall += seconds
@@ -32,17 +44,19 @@ def watch() -> Watch:
 
 @pytest.fixture
 def width(watch: Watch) -> AdaptiveConcurrency:
-    return AdaptiveConcurrency(2, 32, lambda: watch.wall, lambda: watch.unused)
+    return AdaptiveConcurrency(2, 32, lambda: watch.wall, lambda: watch.unused, lambda: watch.used, watch.way)
 
 
 def judged(
     width: AdaptiveConcurrency, watch: Watch, rate: Callable[[int], float], to_spare: float, *, times: int = 1
 ) -> list[int]:
-    """The widths after each of so many seconds, in which ``rate`` of the width were finished."""
+    """The widths after each of so many seconds, in which ``rate`` of the width were finished, of 10 ms of CPU."""
     widths = []
     for _ in range(times):
         watch.passes(1.0, to_spare)
-        width.judge(round(rate(width.now)), full=True)
+        finished = round(rate(width.now))
+        watch.used += 0.01 * finished
+        width.judge(finished, full=True)
         widths.append(width.now)
     return widths
 
@@ -122,6 +136,70 @@ def test_what_a_batch_had_on_trial_at_its_end_is_not_judged_by_the_next(
     assert width.now == 2
     width.begin()
     assert judged(width, watch, FAR, 0.05) == [4]
+
+
+def test_a_batch_begins_as_wide_as_a_known_network_makes_it(width: AdaptiveConcurrency, watch: Watch) -> None:
+    watch.used += 0.08
+    width.judge(10, full=True)
+    assert width.now == 2
+    watch.way.seconds = 0.02
+    width.begin()
+    assert width.now == 12, "two that work for 8 ms, while others wait for 40 ms"
+
+
+def test_the_network_shows_while_the_first_batch_goes_on(width: AdaptiveConcurrency, watch: Watch) -> None:
+    watch.way.seconds = 0.02
+    width.judge(1, full=False)
+    assert width.now == 10, "of 10 ms each, as long as nothing is known of their CPU"
+
+
+def test_few_applies_do_not_tell_what_one_costs(width: AdaptiveConcurrency, watch: Watch) -> None:
+    watch.used, watch.way.seconds = 0.007, 0.02
+    width.judge(7, full=True)
+    assert width.now == 10
+    watch.used += 0.001
+    width.judge(1, full=True)
+    assert width.now == 18, "of 5 ms each: what takes less was no apply"
+
+
+def test_a_batch_begins_with_what_the_last_one_cost(width: AdaptiveConcurrency, watch: Watch) -> None:
+    watch.way.seconds = 0.02
+    for cpu, wide in ((0.001, 18), (0.02, 6), (0.01, 10)):
+        width.begin()
+        watch.used += 10 * cpu
+        width.judge(10, full=False)
+        width.begin()
+        assert width.now == wide
+
+
+def test_no_network_is_so_long_that_more_than_the_most_work(width: AdaptiveConcurrency, watch: Watch) -> None:
+    watch.way.seconds = 1.0
+    width.begin()
+    assert width.now == 32
+
+
+def test_more_than_a_known_network_needs_has_to_prove_itself(width: AdaptiveConcurrency, watch: Watch) -> None:
+    judged(width, watch, FAR, 0.9, times=5)
+    watch.way.seconds = 0.02
+    assert judged(width, watch, NEAR, 0.1, times=4) == [16, 10, 10, 10]
+
+
+def test_a_slow_store_behind_a_known_network_is_worth_more(width: AdaptiveConcurrency, watch: Watch) -> None:
+    watch.way.seconds = 0.02
+    width.begin()
+    assert judged(width, watch, FAR, 0.5, times=3) == [20, 32, 32]
+
+
+def test_what_is_known_of_the_network_ends_a_trial_with_the_batch(width: AdaptiveConcurrency, watch: Watch) -> None:
+    """The next one would begin wider each time, with nothing proven."""
+    watch.way.seconds = 0.02
+    width.begin()
+    assert judged(width, watch, FAR, 0.5) == [20]
+    width.begin()
+    assert width.now == 10
+    assert judged(width, watch, FAR, 0.5, times=4) == [10, 10, 10, 10]
+    watch.passes(CONTENT_S, 0.5)
+    assert judged(width, watch, FAR, 0.5) == [20]
 
 
 def test_most_is_never_less_than_least(watch: Watch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from services.applier.apply.source.refusals import require_insertions
 from shared.config.model import Routing
 from shared.contracts.errors import DestinationError
-from shared.lake.catalog.reader import Touch
+from shared.lake.catalog.touches import Touch
 
 STRICT = Routing(field="tenant", on_update="park", on_delete="park")
 LENIENT = Routing(field="tenant", on_update="append", on_delete="ignore")
