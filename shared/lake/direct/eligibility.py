@@ -121,14 +121,13 @@ def lake_refusal(options: Sequence[Option]) -> ExtensionReason | None:
     return None
 
 
-def state_refusal(state: TableState) -> ExtensionReason | None:
-    """Why a table in that state can't be committed to directly; None if it can."""
-    refused = lake_refusal(state.options)
-    if refused is not None:
+def commit_refusal(structure: Structure, state: TableState) -> ExtensionReason | None:
+    """Why a table that was looked at can't be committed to directly; None if it can, as far as the look tells."""
+    if (refused := lake_refusal(state.options)) is not None:
         return refused
     if len(state.cursors) != 1 or state.cursor_rows_in_files or state.cursor_stats is None:
         return ExtensionReason.CURSOR_IN_FILE
-    return _table_refusal(state)
+    return _table_refusal(state) or _statistics_refusal(structure, state)
 
 
 def _table_refusal(state: TableState) -> ExtensionReason | None:
@@ -147,7 +146,7 @@ def _table_refusal(state: TableState) -> ExtensionReason | None:
     return None
 
 
-def statistics_refusal(structure: Structure, state: TableState) -> ExtensionReason | None:
+def _statistics_refusal(structure: Structure, state: TableState) -> ExtensionReason | None:
     """Why the statistics of the table's columns can't be merged with those of a file; None if they can."""
     for field in _scalars(structure.fields):
         kept = state.columns.get((structure.table_id, field.id))

@@ -23,7 +23,7 @@ from shared.lake.connection.attach import is_beside
 from shared.lake.connection.query import Question
 from shared.lake.direct import files, paths, positions
 from shared.lake.direct.catalogs import RivalCommitted
-from shared.lake.direct.eligibility import ExtensionReason, state_refusal, statistics_refusal, structure_refusal
+from shared.lake.direct.eligibility import ExtensionReason, commit_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes, TableKey
 from shared.lake.direct.state import SPELLING, Option, TableState, lake_option, parse_state, state_question
 from shared.lake.direct.structure import Structure, parse_structure, structure_question
@@ -198,8 +198,7 @@ def _optional(structure: Structure, state: TableState) -> frozenset[str]:
 
 def _looked(lake: DirectLake, structure: Structure, state: TableState) -> CommitBasis:
     """Raises ``Declined`` where the extension has to commit."""
-    decline(state_refusal(state))
-    decline(statistics_refusal(structure, state))
+    decline(commit_refusal(structure, state))
     data_path = data_path_of(lake.lake, state.options)
     folder = paths.table_folder(data_path, structure.folder)
     decline(ExtensionReason.FOREIGN_FILES if folder is None else None)
