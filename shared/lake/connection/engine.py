@@ -6,12 +6,9 @@ import contextlib
 import ctypes
 import importlib.util
 import os
-import sys
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import cast
 
 import duckdb
 
@@ -91,7 +88,6 @@ def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATA
     Extensions from their wheels are loaded without a check of their signatures, which costs a second of CPU for each
     instance: pip has checked the wheels against the lock's hashes, as it has DuckDB's own library, which is unsigned.
     """
-    _leave_out_pandas()
     wanted = [name for name in (*EXTENSIONS, *STORES) if name in catalogs or name not in (*CATALOGS, *STORES)]
     config: dict[str, str | bool | int | float | list[str]] = {
         "threads": 1,  # else threads are started for each processor, only to be ended by ``SETTINGS``
@@ -109,14 +105,6 @@ def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATA
     for setting in (*SETTINGS, *FORGOTTEN, *(POSTGRES_SETTINGS if POSTGRES in catalogs else ())):
         con.execute(setting)
     return con
-
-
-def _leave_out_pandas() -> None:
-    """DuckDB looks of each value that it binds whether it is one of pandas', and imports that for it where it is
-    installed, as the demo's flights need it: half a second of CPU and 80 MB in every process of ours, and in every
-    worker of Spark's again. No value of ours is one, and without pandas DuckDB goes on. Who has imported it, keeps it.
-    """
-    sys.modules.setdefault("pandas", cast(ModuleType, None))
 
 
 def read_whole(con: duckdb.DuckDBPyConnection) -> None:

@@ -16,9 +16,15 @@ from shared.config.catalogs import patient
 from shared.lake.connection.bounded import SILENT_FOR_S, BoundedConnection, has_ended
 from shared.lake.connection.distance import Distance
 
-OWN_SETTINGS = b"SET search_path = pg_catalog; SET statement_timeout = '30s'"
-"""Run once on each connection that only reads: a database may have functions of its own under the names of Postgres's,
-and another client's lock must not block Viaduck."""
+SPELLINGS = (
+    "SET search_path = pg_catalog; SET DateStyle = 'ISO'; SET TimeZone = 'UTC';"
+    " SET bytea_output = 'hex'; SET standard_conforming_strings = on; SET transform_null_equals = off;"
+)
+"""How a connection finds names and spells values, whatever the owner of a server, a database or a role has set for all:
+a database may have functions of its own under the names of Postgres's."""
+
+OWN_SETTINGS = f"{SPELLINGS} SET statement_timeout = '30s'".encode()
+"""Run once on each connection that only reads: another client's lock must not block Viaduck."""
 
 BATCH_S = 30
 """How long the server lets a batch last. A process that freezes within it has claimed the number of a snapshot, and its
@@ -112,7 +118,7 @@ def _shared_settings() -> bytes:
     """The same as ``OWN_SETTINGS`` for a connection that also commits, where each statement of a batch sees what is
     committed by then."""
     return (
-        f"SET search_path = pg_catalog; SET statement_timeout = '{COMMIT_STATEMENT_S:d}s';"
+        f"{SPELLINGS} SET statement_timeout = '{COMMIT_STATEMENT_S:d}s';"
         " SET default_transaction_isolation = 'read committed';"
         f" SELECT set_config(name, '{BATCH_S:d}s', false) FROM pg_settings WHERE name = 'transaction_timeout'"
     ).encode()
