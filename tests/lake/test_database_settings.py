@@ -8,7 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from shared.contracts.messages import Outcome
+from shared.config.model import CommitChoice
+from shared.contracts.messages import CommitPath, Outcome
 from shared.lake.sql import ident, literal
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, MakeLake
@@ -26,13 +27,17 @@ SETTINGS = {
     "transform_null_equals": "on",
 }
 
+WAYS: dict[CommitChoice, CommitPath] = {"auto": CommitPath.DIRECT, "extension": CommitPath.EXTENSION}
+
 TEXTS = ("a\\b", "two\\\\", "\\x41", "it's", "ä€", "\\", "1e-5")
 
 
 @ON_POSTGRES
 @EITHER_PATH
 @pytest.mark.parametrize("name", SETTINGS)
-def test_rows_are_exact_whatever_connections_begin_with(make_rig: MakeRig, make_lake: MakeLake, name: str) -> None:
+def test_rows_are_exact_whatever_connections_begin_with(
+    make_rig: MakeRig, make_lake: MakeLake, commit: CommitChoice, name: str
+) -> None:
     for lake in ("source", "a"):
         set_for_all(make_lake, lake, name)
     rig = make_rig()
@@ -46,7 +51,7 @@ def test_rows_are_exact_whatever_connections_begin_with(make_rig: MakeRig, make_
         before = rig.head
         rig.sql(f"UPDATE src.main.t SET v = v || '\\{number}' WHERE id % 3 = {number}")
         (said,) = rig.changes(before, "a")
-        assert said.outcome is Outcome.APPLIED, said
+        assert (said.outcome, said.commit) == (Outcome.APPLIED, WAYS[commit]), said
     assert rig.rows("a") == rig.expected("a")
 
 

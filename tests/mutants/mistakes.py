@@ -60,6 +60,7 @@ from shared.lake.catalog import reader as catalog
 from shared.lake.catalog import touches
 from shared.lake.catalog.reader import CatalogReader, TableView
 from shared.lake.connection import engine, spill, store_secrets
+from shared.lake.connection import postgres as postgres_connections
 from shared.lake.pruning import FileLayout
 from shared.lake.sql import ident
 from shared.lake.upkeep.health import HealthReader, TableHealth
@@ -515,6 +516,10 @@ def _set_for_one_connection() -> None:
         _put(engine, name, tuple(setting.replace("SET GLOBAL ", "SET ") for setting in getattr(engine, name)))
 
 
+def _spell_as_the_database_does() -> None:
+    _put(postgres_connections, "SPELLINGS", "SET search_path = pg_catalog;")
+
+
 def _lend_identity() -> None:
     """Let anybody have the machine's own identity used for them."""
     _put(store_access, "IDENTITIES", ())
@@ -663,6 +668,8 @@ MISTAKES = (
     Mistake("set-for-one-connection", "cursors have the machine's time zone and keys",
             _set_for_one_connection,
             ("tests/fast/shared/lake/connection/test_engine.py", "-k", "every_cursor or is_missing")),
+    Mistake("spell-as-the-database-does", "bytes come in whatever form the owner of a catalog likes",
+            _spell_as_the_database_does, ("tests/lake/test_database_settings.py", "-k", "bytea_output and auto")),
     Mistake("lend-identity", "the machine's role goes to a stranger's lake", _lend_identity,
             ("tests/fast/shared/config/test_strangers_identities.py", "-k", "no_stranger_uses")),
     Mistake("assume-by-any-chain", "a role is assumed by a chain that assumes none", _assume_by_any_chain,

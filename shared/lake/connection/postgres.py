@@ -16,12 +16,9 @@ from shared.config.catalogs import patient
 from shared.lake.connection.bounded import SILENT_FOR_S, BoundedConnection, has_ended
 from shared.lake.connection.distance import Distance
 
-SPELLINGS = (
-    "SET search_path = pg_catalog; SET DateStyle = 'ISO'; SET TimeZone = 'UTC';"
-    " SET bytea_output = 'hex'; SET standard_conforming_strings = on; SET transform_null_equals = off;"
-)
-"""How a connection finds names and spells values, whatever the owner of a server, a database or a role has set for all:
-a database may have functions of its own under the names of Postgres's."""
+SPELLINGS = "SET search_path = pg_catalog; SET bytea_output = 'hex';"
+"""What names mean and how bytes are spelled, whatever the owner of a server, a database or a role has set for all
+connections: a database may have functions of its own under the names of Postgres's."""
 
 OWN_SETTINGS = f"{SPELLINGS} SET statement_timeout = '30s'".encode()
 """Run once on each connection that only reads: another client's lock must not block Viaduck."""

@@ -1,4 +1,4 @@
-"""A data file of few rows, which Arrow writes with a seventh of the CPU of a COPY: most applies bring a handful.
+"""A data file of few rows, which costs Arrow a fraction of the CPU of a COPY: most applies bring a handful.
 
 It writes the types whose files were held against those of a COPY (``tests/fast/shared/lake/direct/test_few_rows.py``).
 Whatever else is in a row is left to DuckDB, such as a DOUBLE: of NaN, which DuckDB orders last, Arrow tells no bound.
