@@ -1,4 +1,4 @@
-"""A topic that is landed, and what a failed test shows besides itself: the ends of its services' logs."""
+"""A topic that is landed, and what a failed test shows besides itself: the ends of its services' and brokers' logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.topics import Landing, Topic
 from tests.servers.kafka import Kafka
 
-LINES = 80
+LINES, LINES_OF_BROKERS = 80, 20
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,9 +26,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     folder = funcargs.get("tmp_path")
     if report.when == "call" and report.failed and isinstance(folder, Path):
         for log in sorted(folder.glob("*.log")):
-            lines = log.read_text(errors="replace").splitlines()
-            report.sections.append((f"the end of {log.name}", "\n".join(lines[-LINES:])))
+            report.sections.append(_end(log.name, log.read_text(errors="replace"), LINES))
+        clusters = {id(value): value for value in funcargs.values() if isinstance(value, Kafka)}
+        for node in (node for cluster in clusters.values() for node in cluster.nodes):
+            name = f"the log of Kafka's node {node.number}, which {'runs' if node.runs else 'does not run'}"
+            report.sections.append(_end(name, node.log(), LINES_OF_BROKERS))
     return report
+
+
+def _end(name: str, text: str, lines: int) -> tuple[str, str]:
+    return f"the end of {name}", "\n".join(text.splitlines()[-lines:])
 
 
 @pytest.fixture

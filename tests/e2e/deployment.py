@@ -14,6 +14,7 @@ import psutil
 import yaml
 
 from services.cli.runtime.running import RunningViaduck
+from shared.contracts.errors import DependencyError
 from tests.e2e.parts import SOURCE, Parts
 from tests.servers.ports import free_port
 from tests.world.destination import Destination, Promise
@@ -48,6 +49,7 @@ class Deployment:
         self.parts.prepare(self._con)
         self.source = SourceLake(self._con, self._lake(SOURCE), shape)
         self.source.create()
+        self._created = self.source.head()
         self._generator = Generator(self.rng, shape)
         self.destinations = [self._destination(number, tenant) for number, tenant in enumerate(shape.tenants)]
         self.port = free_port()
@@ -95,11 +97,15 @@ class Deployment:
     def wait_until_exact_for(self, viaduck: RunningViaduck, *names: str) -> None:
         """The same for some of them."""
         head = self.source.head()
-        viaduck.wait_until(
-            f"{', '.join(names)} to reach snapshot {head}",
-            lambda: reached(viaduck.destinations(), set(names), head),
-            SETTLED_WITHIN_S,
-        )
+        try:
+            viaduck.wait_until(
+                f"{', '.join(names)} to reach snapshot {head}",
+                lambda: reached(viaduck.destinations(), set(names), head),
+                SETTLED_WITHIN_S,
+            )
+        except DependencyError as error:
+            error.add_note(f"control says: {viaduck.destinations()}")
+            raise
 
     def findings(self, *, seen: Counter[str] | None = None, most: int | None = None) -> list[str]:
         """What the oracle finds wrong, at any snapshot of any destination, and at the source.
@@ -107,6 +113,7 @@ class Deployment:
         ``seen`` by earlier looks (``check_all``), where it is not to be looked at again; of ``most`` snapshots of each.
         """
         head = self.source.head()
+        assert head > self._created, "no step changed a row: take another seed"
         self.compared = Counter()
         found = check_all(
             self._con, self.destinations, self.source.truth, compared=self.compared,

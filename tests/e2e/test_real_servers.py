@@ -92,7 +92,7 @@ def test_kafka_postgres_and_s3_end_exact_at_every_snapshot(
 
 @pytest.mark.timeout(600)
 def test_three_nodes_with_tls_passwords_and_acls_work_and_lose_one(deploy: Deploy, kafka_cluster: Kafka) -> None:
-    deployment = deploy(32, Parts(kafka=kafka_cluster))
+    deployment = deploy(304, Parts(kafka=kafka_cluster))
     with deployment.run() as viaduck:
         viaduck.wait_until("readiness", viaduck.ready, READY_WITHIN_S)
         play(deployment, 4)

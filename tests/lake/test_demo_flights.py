@@ -18,16 +18,17 @@ from viaduck_demo.flights import ACTUAL, COLUMNS, FlightPlay, carriers, days
 DAY = date(2013, 7, 1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
     with closing(connect()) as con:
         yield con
 
 
-@pytest.fixture(scope="module")
-def play(con: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFactory) -> FlightPlay:
-    root: Path = tmp_path_factory.mktemp("play")
-    attach(con, "lake", ResolvedLake(f"sqlite:{root}/s.sqlite", data_path=f"{root}/data"), read_only=False, create=True)
+@pytest.fixture
+def play(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> FlightPlay:
+    """Of the test's own: a day that was played is not played again, and columns that were renamed stay so."""
+    lake = ResolvedLake(f"sqlite:{tmp_path}/s.sqlite", data_path=f"{tmp_path}/data")
+    attach(con, "lake", lake, read_only=False, create=True)
     play = FlightPlay(con, "lake")
     play.seed(date(2013, 6, 30))
     return play
