@@ -15,6 +15,7 @@ import duckdb
 from shared.config.secrets import told
 from shared.contracts.errors import DestinationError
 from shared.lake.connection import spill
+from shared.lake.connection.without_pandas import without_pandas
 from shared.lake.sql import literal
 
 SQLITE, POSTGRES = "sqlite_scanner", "postgres_scanner"
@@ -88,6 +89,7 @@ def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATA
     Extensions from their wheels are loaded without a check of their signatures, which costs a second of CPU for each
     instance: pip has checked the wheels against the lock's hashes, as it has DuckDB's own library, which is unsigned.
     """
+    without_pandas()
     wanted = [name for name in (*EXTENSIONS, *STORES) if name in catalogs or name not in (*CATALOGS, *STORES)]
     config: dict[str, str | bool | int | float | list[str]] = {
         "threads": 1,  # else threads are started for each processor, only to be ended by ``SETTINGS``
