@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
 import psycopg
 import pytest
 
+from shared.lake.connection.query import Question
 from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
 
@@ -37,3 +39,15 @@ def lose_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     monkeypatch.setattr(PostgresCatalog, "commit", lost)
+
+
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no catalog in a file take a batch with a data file."""
+    real = SqliteCatalog._say
+
+    def full(catalog: SqliteCatalog, question: Question) -> list[Any]:
+        if "INTO {}ducklake_data_file" in question.text:
+            raise duckdb.IOException("database or disk is full")
+        return real(catalog, question)
+
+    monkeypatch.setattr(SqliteCatalog, "_say", full)

@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import duckdb
 import pytest
 
 from services.applier.model.task import Limits
@@ -14,8 +13,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.contracts.messages import CommitPath, Outcome
 from shared.lake.connection.attach import attach, scanners
 from shared.lake.connection.engine import connect
-from shared.lake.connection.query import Question
-from shared.lake.direct.catalogs import SqliteCatalog
+from tests.lake.batches import fill_the_disk
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 from tests.servers.s3 import S3
@@ -67,16 +65,10 @@ def test_a_commit_that_failed_takes_its_files_out_of_the_store_where_the_lake_ha
     rig.add("a", lake=lake)
     assert [each.outcome for each in rig.seed()] == [Outcome.APPLIED]
     assert orphans(lake, s3) == []
-    real, before = SqliteCatalog._say, rig.head
-
-    def full(catalog: SqliteCatalog, question: Question) -> list[Any]:
-        if "INTO {}ducklake_data_file" in question.text:
-            raise duckdb.IOException("database or disk is full")
-        return real(catalog, question)
-
+    before = rig.head
     rig.sql("UPDATE src.main.t SET v = v || '!' WHERE id < 3")
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteCatalog, "_say", full)
+        fill_the_disk(patched)
         (failed,) = rig.changes(before, "a")
     assert (failed.outcome, failed.error and failed.error.type) == (Outcome.FAILED, "storage_failed")
     assert len(orphans(lake, s3)) == left

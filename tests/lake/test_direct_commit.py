@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import psycopg
 import pytest
 
@@ -23,14 +22,13 @@ from shared.contracts.upkeep import TableWear
 from shared.lake.connection import postgres as postgres_connections
 from shared.lake.connection.engine import read_whole, release
 from shared.lake.connection.postgres import PostgresConnections
-from shared.lake.connection.query import Question
 from shared.lake.direct import catalogs
 from shared.lake.direct.batch import CommitBatch
 from shared.lake.direct.catalogs import PostgresCatalog, SqliteCatalog
 from shared.lake.direct.lakes import DirectInstance, KeysInUse
 from shared.lake.sql import ident
 from tests.fast.waiting import eventually
-from tests.lake.batches import before_commit, lose_acknowledgements
+from tests.lake.batches import before_commit, fill_the_disk, lose_acknowledgements
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import EITHER_PATH, ApplyRig
 from tests.lake.test_upkeep import stock as read_by_stock
@@ -217,15 +215,9 @@ def test_a_rivals_commit_makes_the_batch_fail_as_a_whole_and_is_not_lost(
 def test_a_batch_that_the_catalogs_file_could_not_take_is_told_and_leaves_no_file(
     rig: ApplyRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, position = SqliteCatalog._say, rig.head
-
-    def full(catalog: SqliteCatalog, question: Question) -> list[Any]:
-        if "INTO {}ducklake_data_file" in question.text:
-            raise duckdb.IOException("database or disk is full")
-        return real(catalog, question)
-
+    position = rig.head
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteCatalog, "_say", full)
+        fill_the_disk(patched)
         progress = changed(rig)
     assert (progress.outcome, progress.error and progress.error.type) == (Outcome.FAILED, "storage_failed")
     assert orphans(rig) == []
