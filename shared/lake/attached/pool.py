@@ -189,7 +189,7 @@ class LakePool:
         try:
             with entry.opening:
                 if not entry.attached:
-                    if not sure and lake.sqlite_file is None:
+                    if not sure:
                         _require_there(lake, self.connections)
                     entry.open(self._memory_limit, read_only=read_only, create=create)
                 entry.renew()
@@ -288,6 +288,11 @@ def _still_holds(entry: OpenLake) -> bool:
 
 
 def _require_there(lake: ResolvedLake, connections: PostgresConnections) -> None:
-    """Raises ``LakeAbsent`` where a Postgres database holds no lake yet."""
-    if not CatalogReader(lake, SharedPostgres(connections, lake.conninfo)).is_there():
+    """Raises ``LakeAbsent`` where a Postgres database holds no lake yet, or a SQLite file is not there."""
+    if not _is_there(lake, connections):
         raise LakeAbsent(f"there is no lake yet at {lake}")
+
+
+def _is_there(lake: ResolvedLake, connections: PostgresConnections) -> bool:
+    file = lake.sqlite_file
+    return CatalogReader(lake, SharedPostgres(connections, lake.conninfo)).is_there() if file is None else file.exists()

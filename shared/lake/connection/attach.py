@@ -80,6 +80,11 @@ def _stored_relative(error: duckdb.Error) -> bool:
     return stored is not None and "://" not in stored[1] and not stored[1].startswith("/")
 
 
+def metadata_of(alias: str) -> str:
+    """The database as which an instance has the catalog of a lake that is attached as ``alias``."""
+    return f"__ducklake_metadata_{alias}"
+
+
 def detach(con: duckdb.DuckDBPyConnection, alias: str) -> None:
     """Let go of a lake; nothing happens where it is not attached any more."""
     con.execute(f"DETACH DATABASE IF EXISTS {ident(alias)}")

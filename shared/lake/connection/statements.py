@@ -19,6 +19,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from shared.config.catalogs import ResolvedLake, patient
+from shared.lake.connection.attach import metadata_of
 from shared.lake.connection.bounded import BoundedConnection, has_ended
 from shared.lake.connection.engine import SQLITE, connect
 from shared.lake.connection.postgres import OWN_SETTINGS, PostgresConnections
@@ -184,6 +185,12 @@ def ask(con: psycopg.Connection[Any], question: Question) -> Sequence[Row]:
         return cursor.fetchall()
 
 
+def tell(con: duckdb.DuckDBPyConnection, question: Question) -> None:
+    """Run a statement that is DuckDB's own on a catalog that ``con`` has attached."""
+    text, values = question.rendered("$")
+    con.execute(text, values)
+
+
 def ask_several(con: psycopg.Connection[Any], questions: Sequence[Question]) -> Sequence[Sequence[Row]]:
     """The rows of each of several statements, in one round trip. Raises ``psycopg.Error``; then the connection is of no
     more use: statements that a failed pipeline has prepared are not there, and the client believes that they are."""
@@ -228,7 +235,7 @@ class CatalogConnection:
         """
         if lake.sqlite_file is None:
             return cls(lake, None if connections is None else SharedPostgres(connections, lake.conninfo))
-        return cls(lake, AttachedSqlite(con, f"__ducklake_metadata_{alias}"))
+        return cls(lake, AttachedSqlite(con, metadata_of(alias)))
 
     def close(self) -> None:
         if self._statements is not None:

@@ -16,44 +16,62 @@ import psycopg
 from services.applier.model.task import Target
 from shared.contracts.messages import Destination
 from shared.lake.attached.pool import OpenLake
+from shared.lake.connection.attach import metadata_of
 from shared.lake.connection.query import Question
-from shared.lake.connection.statements import ask
+from shared.lake.connection.statements import ask, tell
 from shared.lake.cursor import SCHEMA, cursor_name
-from shared.lake.sql import ident
+from shared.lake.sql import ident, path
 
 CURSOR_INLINED_ROWS = 100
 
-WRITE_LIMITS = """
-WITH wanted (schema_name, table_name, value) AS (
+KEY = "data_inlining_row_limit"
+
+ASKED = """
+FROM (
     VALUES (CAST(:cursor_schema AS text), CAST(:cursor AS text), CAST(:cursor_rows AS text)), (:schema, :table, :rows)
-), asked AS (
-    SELECT t.table_id, w.value
-    FROM wanted w
-    JOIN {}ducklake_schema s ON lower(s.schema_name) = lower(w.schema_name) AND s.end_snapshot IS NULL
-    JOIN {}ducklake_table t
-        ON t.schema_id = s.schema_id AND lower(t.table_name) = lower(w.table_name) AND t.end_snapshot IS NULL
+) AS wanted (schema_name, table_name, value)
+JOIN {}ducklake_schema s ON lower(s.schema_name) = lower(wanted.schema_name) AND s.end_snapshot IS NULL
+JOIN {}ducklake_table t
+    ON t.schema_id = s.schema_id AND lower(t.table_name) = lower(wanted.table_name) AND t.end_snapshot IS NULL
+"""
+"""Both tables, and the limit that each is to have."""
+
+WRITE_LIMITS = f"""
+WITH asked AS (
+    SELECT t.table_id, wanted.value {ASKED}
 ), changed AS (
-    UPDATE {}ducklake_metadata m SET value = asked.value FROM asked
-    WHERE m.key = 'data_inlining_row_limit' AND m.scope = 'table' AND m.scope_id = asked.table_id
+    UPDATE {{}}ducklake_metadata m SET value = asked.value FROM asked
+    WHERE m.key = '{KEY}' AND m.scope = 'table' AND m.scope_id = asked.table_id
     RETURNING m.scope_id
 ), added AS (
-    INSERT INTO {}ducklake_metadata (key, value, scope, scope_id)
-    SELECT 'data_inlining_row_limit', value, 'table', table_id FROM asked
+    INSERT INTO {{}}ducklake_metadata (key, value, scope, scope_id)
+    SELECT '{KEY}', value, 'table', table_id FROM asked
     WHERE table_id NOT IN (SELECT scope_id FROM changed)
 )
 SELECT table_id FROM asked
 """
 
+WRITE_LIMITS_TO_A_FILE = (
+    f"""
+    DELETE FROM {{}}ducklake_metadata
+    WHERE key = '{KEY}' AND scope = 'table' AND scope_id IN (SELECT t.table_id {ASKED})
+    """,
+    f"""
+    INSERT INTO {{}}ducklake_metadata (key, value, scope, scope_id)
+    SELECT '{KEY}', wanted.value, 'table', t.table_id {ASKED}
+    """,
+)
+
 
 def set_options(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
     """Keep the cursor in the catalog and the data in files, and spare each apply what it would look for in vain.
 
-    A Postgres catalog is told itself, in two round trips instead of forty. Its attached lake does not see that, and has
+    A catalog is told itself, Postgres in two round trips instead of forty. Its attached lake does not see that, and has
     to ``reload_options`` before it writes.
     """
     if lake.lake.sqlite_file is not None:
-        _set_limits(con, lake, target)
-        lake.settled.add(_life(target))
+        with contextlib.suppress(duckdb.Error):
+            _write_limits_to_a_file(con, lake, target)
         return
     with contextlib.suppress(psycopg.Error), lake.connections.use(lake.lake.conninfo) as catalog:
         tables = _write_limits(catalog, lake, target)
@@ -80,15 +98,27 @@ def _set_limits(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) 
     for (schema, table), rows in ((_cursor(target.destination), CURSOR_INLINED_ROWS), (_data(target.destination), 0)):
         with lake.loading, contextlib.suppress(duckdb.Error):
             con.execute(
-                f"CALL {ident(lake.alias)}.set_option('data_inlining_row_limit', ?, schema => ?, table_name => ?)",
+                f"CALL {ident(lake.alias)}.set_option('{KEY}', ?, schema => ?, table_name => ?)",
                 [rows, schema, table],
             ).fetchall()
 
 
 def _write_limits(catalog: psycopg.Connection[Any], lake: OpenLake, target: Target) -> list[int]:
     """What ``set_option`` writes; the ids of both tables."""
+    rows = ask(catalog, Question(WRITE_LIMITS, {"": f"{ident(lake.lake.schema)}."}, _limits(target)))
+    return [int(row["table_id"]) for row in rows]
+
+
+def _write_limits_to_a_file(con: duckdb.DuckDBPyConnection, lake: OpenLake, target: Target) -> None:
+    """The same through the instance, so by DuckDB's own SQLite library (H11)."""
+    names = {"": f"{path(metadata_of(lake.alias), 'main')}."}
+    for text in WRITE_LIMITS_TO_A_FILE:
+        tell(con, Question(text, names, _limits(target)))
+
+
+def _limits(target: Target) -> dict[str, str]:
     (cursor_schema, cursor), (schema, table) = tables_of(target.destination)
-    values = {
+    return {
         "cursor_schema": cursor_schema,
         "cursor": cursor,
         "cursor_rows": str(CURSOR_INLINED_ROWS),
@@ -96,8 +126,6 @@ def _write_limits(catalog: psycopg.Connection[Any], lake: OpenLake, target: Targ
         "table": table,
         "rows": "0",
     }
-    rows = ask(catalog, Question(WRITE_LIMITS, {"": f"{ident(lake.lake.schema)}."}, values))
-    return [int(row["table_id"]) for row in rows]
 
 
 def _life(target: Target) -> tuple[str, int]:

@@ -6,6 +6,7 @@ import duckdb
 
 from shared.contracts.messages import Destination
 from shared.lake.attached.pool import OpenLake
+from shared.lake.connection.attach import metadata_of
 from shared.lake.cursor import SCHEMA, cursor_name
 from shared.lake.sql import path
 
@@ -40,6 +41,6 @@ def forget_bounds(con: duckdb.DuckDBPyConnection, lake: OpenLake, destination: D
 def _delete(con: duckdb.DuckDBPyConnection, lake: OpenLake, table: str, condition: str) -> None:
     if lake.lake.sqlite_file is None:
         gone = f"DELETE FROM {path(lake.lake.schema, table)} WHERE {condition}"
-        con.execute("CALL postgres_execute(?, ?)", [f"__ducklake_metadata_{lake.alias}", gone]).fetchall()
+        con.execute("CALL postgres_execute(?, ?)", [metadata_of(lake.alias), gone]).fetchall()
     else:
-        con.execute(f"DELETE FROM {path(f'__ducklake_metadata_{lake.alias}', 'main', table)} WHERE {condition}")
+        con.execute(f"DELETE FROM {path(metadata_of(lake.alias), 'main', table)} WHERE {condition}")
