@@ -16,6 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from shared.runtime.garbage import importing, spare_what_exists
 from tests import scratch
 from tests.servers import spark_archive
 from tests.servers.kafka import Kafka
@@ -76,6 +77,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _has_room(folder: Path) -> bool:
     return folder.is_dir() and shutil.disk_usage(folder).free >= ROOM_BYTES
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nine thousand tests and their modules are no garbage, then or later."""
+    with importing():
+        found = yield
+    spare_what_exists()
+    return found
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

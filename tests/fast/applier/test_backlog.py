@@ -31,14 +31,14 @@ def test_thousands_of_old_items_cost_one_look_for_each_destination_and_hold_up_n
     for name in TENANTS:
         consumer.wants(name, 50)
     old = [changes(name, end - 1, end) for name in TENANTS for end in range(1, 51)]
-    for fresh in range(50, 55):
+    for fresh in range(50, 53):
         again = rng.choices(old, k=2_000)
         consumer.sends(*again[:1_000], *[changes(name, fresh, fresh + 1) for name in TENANTS], *again[1_000:])
         consumer.turn(Lane.CHANGES)
         assert {consumer.lakes.cursors[name] for name in TENANTS} == {fresh + 1}, "the first job has every fresh item"
         consumer.works_off()
         assert consumer.in_hand == 0
-    assert consumer.lakes.looks.total() == 5 * len(TENANTS), "the fresh ones alone"
+    assert consumer.lakes.looks.total() == 3 * len(TENANTS), "the fresh ones alone"
     assert max(consumer.lakes.looks.values()) == 1
 
 
@@ -69,10 +69,10 @@ def test_a_backlog_of_old_items_alone_is_one_look_for_each_destination(consumer:
 
 def test_a_fresh_item_never_passes_for_a_repeated_one(consumer: Replayed) -> None:
     consumer.wants("a", 0)
-    for end in range(1, 200):
+    for end in range(1, 130):
         consumer.sends(changes("a", end - 1, end))
         consumer.works_off()
-    assert consumer.lakes.cursors["a"] == 199
+    assert consumer.lakes.cursors["a"] == 129
     assert {tuple(each) for each in consumer.outcomes().values()} == {(Outcome.APPLIED,)}
 
 
