@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
@@ -37,6 +36,7 @@ class Broker:
     def __init__(self, settings: KafkaSettings, client_id: str = "viaduck-admin") -> None:
         self._settings = settings
         self._admin = Admin(settings, client_id)
+        self._controller_is_doubtful = False
 
     def problem(self, timeout_s: float = 2.0) -> str | None:
         """None if the broker answers now, else what is wrong."""
@@ -63,7 +63,13 @@ class Broker:
 
         A topic that was deleted and created again, also with the whole cluster, has another identity. Asking creates
         nothing. The mock cluster can't answer.
+
+        librdkafka asks the node that was the controller in the last metadata of all topics. While that one does not
+        listen, it connects again and again without a pause, which takes a core for ``timeout_s``.
         """
+        if self._controller_is_doubtful:
+            self._names(LEARNT_WITHIN_S)
+        self._controller_is_doubtful = True
         asked = self._admin.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
         found = {}
         for name, future in asked.items():
@@ -71,18 +77,12 @@ class Broker:
                 described = self._answer(future, timeout_s + 1.0)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    self._learn_controller()
                     raise self._unreachable(error.args[0]) from None
             else:
                 found[name] = DescribedTopic(str(described.topic_id), len(described.partitions))
+        self._controller_is_doubtful = False
         self._admin.works()
         return found
-
-    def _learn_controller(self) -> None:
-        """librdkafka asks the node that was the controller in the last metadata. While that one is away it waits, with
-        bursts of CPU, and knows the next one only from the metadata of all topics."""
-        with contextlib.suppress(KafkaException):  # what has failed is told by who asked
-            self._admin.client.list_topics(timeout=LEARNT_WITHIN_S)
 
     def ensure(self, topics: Mapping[str, Mapping[str, str]], timeout_s: float) -> None:
         """Create those of ``topics`` (configuration by name) that are missing. Raises ``DependencyError``."""

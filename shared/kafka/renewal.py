@@ -20,6 +20,9 @@ log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S = 2.0
 ANSWER_WITHIN_S = 10.0
+SOON_S = 1.0
+"""A look waits so long for its answer, and twice as long after each that failed: a client that waits for a node which
+is gone takes a core (``Broker.identities``)."""
 
 
 class RenewalWatch:
@@ -36,6 +39,7 @@ class RenewalWatch:
         self._kept = Topics(settings.prefix).kept
         self._broker = broker or Broker(settings, client_id)
         self._known: Mapping[str, DescribedTopic] = {}
+        self._patience_s = SOON_S
         self._loop = Background(f"renewal watch {client_id}", self._run)
 
     def start(self) -> None:
@@ -52,10 +56,13 @@ class RenewalWatch:
                 self._look()
             except DependencyError as error:
                 log.debug("topics_not_readable", error=error.message)  # the clients themselves report it
+                self._patience_s = min(2 * self._patience_s, ANSWER_WITHIN_S)
                 loop.stopped.wait(LOOK_EVERY_S)
+            else:
+                self._patience_s = SOON_S
 
     def _look(self) -> None:
-        found = self._broker.identities(self._kept, ANSWER_WITHIN_S)
+        found = self._broker.identities(self._kept, self._patience_s)
         if len(found) < len(self._kept):
             self._broker.ensure(self._kept, ANSWER_WITHIN_S)
             found = self._broker.identities(self._kept, ANSWER_WITHIN_S)

@@ -16,8 +16,10 @@ import pytest
 
 from services.cli.runtime.running import RunningViaduck
 from shared.contracts.errors import DependencyError
+from shared.kafka.broker import Broker
+from shared.kafka.renewal import RenewalWatch
 from shared.kafka.settings import KafkaSettings
-from shared.kafka.topics import ensure
+from shared.kafka.topics import Topics, ensure
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import Parts
 from tests.servers.certificates import Authority
@@ -29,6 +31,7 @@ from tests.servers.spark_cluster import SparkCluster
 
 READY_WITHIN_S = 180
 TOLD_WITHIN_S = 60
+DESCRIBED_AGAIN_S = 15.0
 
 Deploy = Callable[..., Deployment]
 
@@ -102,6 +105,36 @@ def test_three_nodes_with_tls_passwords_and_acls_work_and_lose_one(deploy: Deplo
         kafka_cluster.start()
     assert deployment.findings() == []
     assert shown_secrets(deployment) == []
+
+
+def test_a_node_that_is_gone_is_not_waited_for_with_a_core(kafka_cluster: Kafka) -> None:
+    """It was the one that topics are described by: librdkafka connects to it again and again, without a pause."""
+    settings = settings_of(kafka_cluster, "viaduck-waits")
+    ensure(settings)
+    broker = Broker(settings)
+    wanted = Topics(settings.prefix).all
+    described = broker.identities(wanted)
+    known = broker._admin.client.list_topics(timeout=10).controller_id
+    next(node for node in kafka_cluster.nodes if node.number == known).kill()
+    try:
+        began_s = time.process_time()
+        watch = RenewalWatch(settings, "waits", lambda: None, broker)
+        watch.start()
+        time.sleep(DESCRIBED_AGAIN_S)
+        spent_s = time.process_time() - began_s
+        watch.stop()
+        assert broker.identities(wanted) == described
+    finally:
+        kafka_cluster.start()
+    assert spent_s < DESCRIBED_AGAIN_S / 5
+
+
+def settings_of(cluster: Kafka, prefix: str) -> KafkaSettings:
+    """Those of the user that may do what Viaduck needs."""
+    security = cluster.security
+    assert security is not None
+    properties = security.client(security.user)
+    return KafkaSettings(cluster.bootstrap, prefix=prefix, replication_factor=3, properties=properties)
 
 
 def test_a_wrong_password_is_told_as_one_and_not_shown(deploy: Deploy, kafka_cluster: Kafka) -> None:
