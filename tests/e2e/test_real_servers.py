@@ -22,6 +22,7 @@ from shared.kafka.settings import KafkaSettings
 from shared.kafka.topics import Topics, ensure
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import Parts
+from tests.fast.waiting import eventually
 from tests.servers.certificates import Authority
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
@@ -117,6 +118,8 @@ def test_a_node_that_is_gone_is_not_waited_for_with_a_core(kafka_cluster: Kafka)
     known = broker._admin.client.list_topics(timeout=10).controller_id
     next(node for node in kafka_cluster.nodes if node.number == known).kill()
     try:
+        others = kafka_cluster._admin()
+        eventually(lambda: known not in others.list_topics(timeout=10).brokers, TOLD_WITHIN_S)
         began_s = time.process_time()
         watch = RenewalWatch(settings, "waits", lambda: None, broker)
         watch.start()
