@@ -17,7 +17,7 @@ from services.applier.apply import cursor_answers, transaction
 from services.applier.apply.cursor import decide, fence, in_doubt
 from services.applier.apply.cursor.decide import Cursor, Decision
 from services.applier.apply.cursor.fence import Move
-from services.applier.apply.destination import table_schema
+from services.applier.apply.destination import table_options, table_schema
 from services.applier.apply.maintenance import catalog_rows
 from services.applier.apply.maintenance import compaction as maintenance
 from services.applier.apply.source import carry, feed, row_counts
@@ -51,7 +51,8 @@ from shared.config.path_overlap import Paths
 from shared.contracts.errors import ViaduckError
 from shared.contracts.messages import Destination, WorkItem
 from shared.contracts.ranges import Range
-from shared.kafka import settings
+from shared.kafka import renewal, settings
+from shared.kafka.broker import Broker
 from shared.kafka.follower import Follower
 from shared.lake import failure, pruning
 from shared.lake.attached.pool import OpenLake
@@ -516,6 +517,19 @@ def _set_for_one_connection() -> None:
         _put(engine, name, tuple(setting.replace("SET GLOBAL ", "SET ") for setting in getattr(engine, name)))
 
 
+def _wait_with_a_core() -> None:
+    _put(renewal, "SOON_S", renewal.ANSWER_WITHIN_S)
+
+
+def _ask_who_is_gone() -> None:
+    """Learn of no other node."""
+    _put(Broker, "_names", lambda *_: frozenset())
+
+
+def _tell_a_file_nothing() -> None:
+    _put(table_options, "WRITE_LIMITS_TO_A_FILE", ())
+
+
 def _spell_as_the_database_does() -> None:
     _put(postgres_connections, "SPELLINGS", "SET search_path = pg_catalog;")
 
@@ -670,6 +684,12 @@ MISTAKES = (
             ("tests/fast/shared/lake/connection/test_engine.py", "-k", "every_cursor or is_missing")),
     Mistake("spell-as-the-database-does", "bytes come in whatever form the owner of a catalog likes",
             _spell_as_the_database_does, ("tests/lake/test_database_settings.py", "-k", "bytea_output and auto")),
+    Mistake("wait-with-a-core", "a look at the topics waits ten seconds for a node that is gone", _wait_with_a_core,
+            ("tests/fast/shared/kafka/test_renewal.py", "-k", "each_look")),
+    Mistake("ask-who-is-gone", "topics are described by a node that is gone, each time", _ask_who_is_gone,
+            ("tests/fast/shared/kafka/test_broker.py", "-k", "known_again")),
+    Mistake("tell-a-file-nothing", "a lake in a SQLite file keeps DuckLake's own limits", _tell_a_file_nothing,
+            ("tests/lake/test_lives.py", "-k", "says_the_limits_once and sqlite")),
     Mistake("lend-identity", "the machine's role goes to a stranger's lake", _lend_identity,
             ("tests/fast/shared/config/test_strangers_identities.py", "-k", "no_stranger_uses")),
     Mistake("assume-by-any-chain", "a role is assumed by a chain that assumes none", _assume_by_any_chain,

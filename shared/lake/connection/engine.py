@@ -84,8 +84,8 @@ class _WithoutPandas:
     """A finder of modules that is asked before any other, and has imports of pandas fail at once.
 
     DuckDB tries to import it twice for each value that is bound, to see whether it is one of pandas'; none of ours is.
-    Where pandas is missing, each try would search every folder of modules; where it is installed, the first costs 70 MB
-    and half a second.
+    Where pandas is missing, each try would search every folder of modules; where it is installed, the first costs 75 MB
+    and 0.4 s of CPU.
     """
 
     @staticmethod
