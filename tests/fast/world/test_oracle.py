@@ -118,6 +118,7 @@ def test_what_an_earlier_look_has_compared_is_not_read_again_and_what_came_since
     assert look() == ([], 1)
 
 
+@pytest.mark.slow
 def test_of_many_snapshots_so_many_are_read_from_the_first_to_the_newest(case: Case) -> None:
     def look(most: int) -> tuple[list[str], int]:
         case.forge.close()
