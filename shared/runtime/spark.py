@@ -45,8 +45,9 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
-    # Small jobs on few cores: quick to warm up matters more than the last percent.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # Small jobs on few cores: quick to warm up matters more than the last percent, and what a job leaves behind is
+    # little, while a young generation of the usual third of the memory is used up before it is collected.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmn16m",
 }
 
 
@@ -55,9 +56,15 @@ DAEMON = "spark.python.daemon.module"
 LOOKS, UNUSED = "pyspark.testing.utils", ("pandas", "pyarrow")
 """The module of PySpark's that looks for packages, and those of which no job of ours hands anything to Spark."""
 
+CALLED = ("PythonRDD", "PythonUtils", "SimplePythonFunction")
+"""Classes of the JVM that PySpark asks for by these names with each job, five times in all. Each time the JVM seeks
+them in every package that it has imported, which takes it a millisecond."""
+
 
 def session(config: Config, app: str, pipelines: int = 1, daemon: str | None = None) -> SparkContext:
     """Start Spark, or return this process's session, for so many pipelines. Raises ``DependencyError``.
+
+    A process's sessions have one JVM, so of one that is not the first only what Spark alone reads is its own.
 
     ``daemon``: the module from whose process Python workers of this machine are forked, where that is not Spark's own.
     The first start takes seconds and sets the process's ``JAVA_HOME``.
@@ -70,7 +77,8 @@ def session(config: Config, app: str, pipelines: int = 1, daemon: str | None = N
             _look_for_packages()
             conf = spark_conf(config, app, pipelines, daemon)
             with _submitted(conf):
-                context = SparkContext.getOrCreate(_shown(conf))
+                context = SparkContext.getOrCreate(conf if _has_java() else _shown(conf))
+            _seek_classes_once(context)
             if not is_local(config.spark.master):
                 # Whatever is installed over there: the code that runs is the code that sent the task.
                 context.addPyFile(str(parcel()))
@@ -97,6 +105,13 @@ def _look_for_packages() -> None:
             del sys.modules[name]
 
 
+def _seek_classes_once(context: SparkContext) -> None:
+    """What is an attribute of PySpark's view of the JVM is not asked for."""
+    view = context._jvm  # nothing public leads to it
+    for name in CALLED if view is not None else ():
+        setattr(view, name, getattr(view, name))
+
+
 def spark_conf(config: Config, app: str, pipelines: int = 1, daemon: str | None = None) -> SparkConf:
     """Our settings, and the user's on top."""
     master = config.spark.master
@@ -116,6 +131,12 @@ DEFAULT_SUBMIT_ARGS = "pyspark-shell"
 
 def _shown(conf: SparkConf) -> SparkConf:
     return SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.getAll() if key in SHOWN])
+
+
+def _has_java() -> bool:
+    """Whether an earlier session has started the JVM: this one's settings need not go by its command line then, and
+    would not arrive by its file."""
+    return SparkContext._jvm is not None  # nothing public tells
 
 
 @contextmanager

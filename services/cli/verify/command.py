@@ -11,8 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
+from types import TracebackType
+from typing import Self
 
 from pyspark import SparkContext
 from rich.console import Console
@@ -71,23 +73,24 @@ def main(
 
 def _verify_all(chosen: Sequence[Chosen], json: bool, past: Past | None, interruption: Interruption) -> int:
     codes = [EQUAL]
-    for config, destinations in chosen:
-        try:
-            codes.append(_verify(config, destinations, json, past, interruption))
-        except DependencyError as error:
-            if len(chosen) == 1 or error.what != SOURCE:
-                raise
-            sys.stderr.write(f"{config.pipeline}: {error}\n{error.hint}\n")
-            codes.append(UNREACHABLE)
+    with SparkOnDemand(interruption) as spark:
+        for config, destinations in chosen:
+            try:
+                codes.append(_verify(config, destinations, json, past, spark))
+            except DependencyError as error:
+                if len(chosen) == 1 or error.what != SOURCE:
+                    raise
+                sys.stderr.write(f"{config.pipeline}: {error}\n{error.hint}\n")
+                codes.append(UNREACHABLE)
     return max(codes)
 
 
 def _verify(
-    config: Config, chosen: Sequence[FileDestination], json: bool, past: Past | None, interruption: Interruption
+    config: Config, chosen: Sequence[FileDestination], json: bool, past: Past | None, spark: SparkOnDemand
 ) -> int:
     began = time.monotonic()
     out = console(stderr=json)
-    comparisons = Comparisons(config, out, interruption)
+    comparisons = Comparisons(config, out, spark)
     compare = partial(_topic_verdicts, config) if config.topic else partial(comparisons.compare, _origin(config))
     verdicts = _verdicts(config, chosen, past, compare)
     report = Report(config.pipeline, verdicts, _parked(config, chosen), time.monotonic() - began)
@@ -172,24 +175,46 @@ def _subject(config: Config, destination: FileDestination, past: Past | None) ->
     )
 
 
+class SparkOnDemand:
+    """One session for all pipelines, whose files agree on the section ``spark``; started when it is first needed."""
+
+    def __init__(self, interruption: Interruption) -> None:
+        self._interruption = interruption
+        self._context: SparkContext | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        if self._context is not None:
+            self._context.stop()
+
+    def context(self, config: Config) -> SparkContext:
+        """Raises ``DependencyError``."""
+        if self._context is None:
+            with self._interruption.held():
+                self._context = session(config, "viaduck-verify", daemon=DAEMON)
+        return self._context
+
+
 class Comparisons:
     """Spark, at work on comparisons, with a progress bar on a terminal."""
 
-    def __init__(self, config: Config, console: Console, interruption: Interruption) -> None:
+    def __init__(self, config: Config, console: Console, spark: SparkOnDemand) -> None:
         self._config = config
         self._console = console
-        self._interruption = interruption
+        self._spark = spark
 
     def compare(self, origin: ComparedSource, subjects: Sequence[Subject]) -> Iterator[Verdict]:
         if not subjects:
             return
         with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as progress:
             task = progress.add_task("starting Spark", total=len(subjects))
-            with self._spark() as spark:
-                progress.update(task, description=f"comparing {len(subjects)} destinations")
-                for verdicts in self._jobs(spark, origin, subjects):
-                    progress.advance(task, len(verdicts))
-                    yield from verdicts
+            spark = self._spark.context(self._config)
+            progress.update(task, description=f"comparing {len(subjects)} destinations")
+            for verdicts in self._jobs(spark, origin, subjects):
+                progress.advance(task, len(verdicts))
+                yield from verdicts
 
     def _jobs(
         self, spark: SparkContext, origin: ComparedSource, subjects: Sequence[Subject]
@@ -211,14 +236,3 @@ class Comparisons:
                 pool.shutdown(wait=False, cancel_futures=True)
                 spark.cancelAllJobs()
                 raise
-
-    @contextmanager
-    def _spark(self) -> Iterator[SparkContext]:
-        context: SparkContext | None = None
-        try:
-            with self._interruption.held():
-                context = session(self._config, "viaduck-verify", daemon=DAEMON)
-            yield context
-        finally:
-            if context is not None:
-                context.stop()

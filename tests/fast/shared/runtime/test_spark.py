@@ -89,8 +89,46 @@ print("found", seen, heap, context.getConf().get("spark.viaduck.test") == SECRET
 context.stop()
 """
 
+TWICE = """
+from tests.fast.shared.runtime.test_spark import SECRET, config
+from shared.runtime.spark import session
+for number in range(2):
+    context = session(config(conf={"spark.viaduck.test": f"{SECRET}{number}"}), "test", daemon="pyspark.daemon")
+    found = context.getConf()
+    own = ("spark.ui.enabled", "spark.driver.bindAddress", "spark.driver.host", "spark.python.daemon.module")
+    print("found", *map(found.get, own), found.get("spark.viaduck.test") == f"{SECRET}{number}", context.uiWebUrl)
+    context.stop()
+"""
+
+JOB = """
+from py4j.java_gateway import GatewayClient
+from py4j.protocol import REFL_GET_UNKNOWN_SUB_COMMAND_NAME, REFLECTION_COMMAND_NAME
+from tests.fast.shared.runtime.test_spark import config
+from shared.runtime.spark import session
+context, sought = session(config(), "test"), []
+send = GatewayClient.send_command
+def sent(client, command, *arguments, **named):
+    if command.startswith(REFLECTION_COMMAND_NAME + REFL_GET_UNKNOWN_SUB_COMMAND_NAME):
+        sought.append(command.split()[2])
+    return send(client, command, *arguments, **named)
+GatewayClient.send_command = sent
+print("found", context.parallelize(range(4), 2).mapPartitions(list).collect(), sought)
+context.stop()
+"""
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="command lines of other processes are read from /proc of Linux")
 def test_no_setting_of_spark_stands_on_a_command_line_and_all_arrive_to_the_letter() -> None:
     done = subprocess.run([sys.executable, "-c", SESSION], capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines()[-1:] == ["found False True True"], done.stderr
+
+
+def test_a_session_after_another_has_all_settings_too() -> None:
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=120)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("found")]
+    assert lines == ["found false 127.0.0.1 127.0.0.1 pyspark.daemon True None"] * 2, done.stderr
+
+
+def test_a_job_asks_the_jvm_for_no_class_by_its_bare_name() -> None:
+    done = subprocess.run([sys.executable, "-c", JOB], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1:] == ["found [0, 1, 2, 3] []"], done.stderr
