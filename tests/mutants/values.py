@@ -21,13 +21,13 @@ def _columns_are_checked_at_the_start_alone() -> None:
 
 
 def _null_by_its_text() -> None:
-    right = catalog._column
+    right = catalog._version
 
-    def column(field: Any) -> Any:
-        made = right(field)
+    def version(row: Any) -> Any:
+        made = right(row)
         return replace(made, default=None) if made.default == "NULL" else made
 
-    put(catalog, "_column", column)
+    put(catalog, "_version", version)
 
 
 def _negative_intervals_are_tried_again() -> None:
