@@ -335,4 +335,7 @@ CLUSTER = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
+    # Short lives: half of the CPU of one went into compiling.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
