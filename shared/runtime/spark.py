@@ -64,7 +64,7 @@ them in every package that it has imported, which takes it a millisecond."""
 def session(config: Config, app: str, pipelines: int = 1, daemon: str | None = None) -> SparkContext:
     """Start Spark, or return this process's session, for so many pipelines. Raises ``DependencyError``.
 
-    A process's sessions have one JVM, so of one that is not the first only what Spark alone reads is its own.
+    All sessions of a process have one JVM: settings of the JVM itself are those of the first.
 
     ``daemon``: the module from whose process Python workers of this machine are forked, where that is not Spark's own.
     The first start takes seconds and sets the process's ``JAVA_HOME``.
