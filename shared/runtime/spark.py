@@ -76,8 +76,8 @@ def session(config: Config, app: str, pipelines: int = 1, daemon: str | None = N
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
             _look_for_packages()
             conf = spark_conf(config, app, pipelines, daemon)
-            with _submitted(conf):
-                context = SparkContext.getOrCreate(conf if _has_java() else _shown(conf))
+            with _submitted(conf) as told:
+                context = SparkContext.getOrCreate(told)
             _seek_classes_once(context)
             if not is_local(config.spark.master):
                 # Whatever is installed over there: the code that runs is the code that sent the task.
@@ -108,7 +108,7 @@ def _look_for_packages() -> None:
 def _seek_classes_once(context: SparkContext) -> None:
     """What is an attribute of PySpark's view of the JVM is not asked for."""
     view = context._jvm  # nothing public leads to it
-    for name in CALLED if view is not None else ():
+    for name in CALLED:
         setattr(view, name, getattr(view, name))
 
 
@@ -133,22 +133,23 @@ def _shown(conf: SparkConf) -> SparkConf:
     return SparkConf(loadDefaults=False).setAll([(key, value) for key, value in conf.getAll() if key in SHOWN])
 
 
-def _has_java() -> bool:
-    """Whether an earlier session has started the JVM: this one's settings need not go by its command line then, and
-    would not arrive by its file."""
-    return SparkContext._jvm is not None  # nothing public tells
-
-
 @contextmanager
-def _submitted(conf: SparkConf) -> Iterator[None]:
-    """Hands settings to a JVM that starts meanwhile in a file of ours alone: secrets may be among them."""
+def _submitted(conf: SparkConf) -> Iterator[SparkConf]:
+    """Hands settings to a JVM that starts meanwhile in a file of ours alone: secrets may be among them.
+
+    Yields what PySpark is to be told: what may stand on a command line, or all, where an earlier session has started
+    the JVM and no file would be read.
+    """
+    if SparkContext._jvm is not None:  # nothing public tells
+        yield conf
+        return
     before = os.environ.get(SUBMIT_ARGS)
     with tempfile.TemporaryDirectory(prefix="viaduck-spark-") as folder:  # readable by its owner alone
         file = Path(folder) / "spark.properties"
         file.write_text(properties_of(conf.getAll()), encoding="latin-1")
         os.environ[SUBMIT_ARGS] = f"--properties-file {shlex.quote(str(file))} {before or DEFAULT_SUBMIT_ARGS}"
         try:
-            yield
+            yield _shown(conf)
         finally:
             if before is None:
                 del os.environ[SUBMIT_ARGS]
