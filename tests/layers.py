@@ -23,7 +23,7 @@ LAYERS = {
     "services/cli": ("runtime", "output", "up", "verify", "expire", "commands"),
     "services/applier/apply": ("source", "cursor", "destination", "columns", "maintenance", "direct"),
     "shared": ("contracts", "config", "lake", "runtime", "kafka"),
-    "shared/lake": (BESIDE, "connection", "columns", "catalog", "checks", "attached", "upkeep", "direct"),
+    "shared/lake": (BESIDE, "connection", "columns", "catalog", "changes", "checks", "attached", "upkeep", "direct"),
 }
 """From the lowest to the highest: a package imports only packages before it. The modules beside the packages are the
 process, which puts them together, unless their place is told."""

@@ -139,6 +139,7 @@ WITHIN_THE_PROCESS = (
     "tests/fast/shared/runtime/test_metrics.py",
     "tests/fast/world/test_oracle.py",
     "tests/fast/world/test_topic_oracle.py",
+    "tests/fast/shared/lake/changes/test_changed_files.py",
     "tests/fast/shared/lake/direct/test_columns.py",
     "tests/fast/shared/lake/direct/test_files.py",
     "tests/fast/shared/lake/direct/test_positions.py",

@@ -15,6 +15,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.config.model import CommitChoice
 from tests.lake.rig import ApplyRig, MakeLake
 from tests.servers.postgres import Postgres
+from tests.world.places import Database
 
 MakeRig = Callable[..., ApplyRig]
 
@@ -85,3 +86,10 @@ def rig(make_rig: MakeRig) -> ApplyRig:
     made.add("a")
     made.add("b")
     return made
+
+
+@pytest.fixture
+def on_postgres(postgres: Postgres) -> Iterator[Database]:
+    places = Database(postgres)
+    yield places
+    places.drop()

@@ -5,13 +5,10 @@ The applier's own functions run here, on real lakes and without a Spark session.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 import pytest
 from hypothesis import given
 
-from tests.servers.postgres import Postgres
 from tests.world.places import Database
 from tests.world.play import Life, history_of, play
 from tests.world.replay import SEED, SEEDS, again, histories, parts, seed_of
@@ -104,13 +101,6 @@ def _statements(seed: int) -> list[Statement]:
 
 RESTORED = (70_004, 70_008, 70_012, 70_016)
 """Histories in which the source is restored at least once after a backup."""
-
-
-@pytest.fixture
-def on_postgres(postgres: Postgres) -> Iterator[Database]:
-    places = Database(postgres)
-    yield places
-    places.drop()
 
 
 @pytest.mark.parametrize("seed", HOLDING)

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from shared.contracts.ranges import NOT_SEEDED
-from shared.lake.direct.positions import SNAPSHOT_COLUMN
+from shared.lake.catalog.field_ids import SNAPSHOT_COLUMN
 from tests.lake.rig import ApplyRig
 from tests.lake.twins import NESTED, TESTS, VALUES
 

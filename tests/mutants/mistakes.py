@@ -22,7 +22,7 @@ from services.applier.apply.maintenance import catalog_rows
 from services.applier.apply.maintenance import compaction as maintenance
 from services.applier.apply.source import carry, feed, row_counts
 from services.applier.apply.source import reading as readings
-from services.applier.apply.source.feed import FEED, Feed
+from services.applier.apply.source.feed import Feed
 from services.applier.apply.source.reading import Reading
 from services.applier.model.offsets import OffsetLedger, Partition
 from services.applier.model.task import Target
@@ -60,12 +60,14 @@ from shared.lake.attached.state import AttachedState
 from shared.lake.catalog import reader as catalog
 from shared.lake.catalog import touches
 from shared.lake.catalog.reader import CatalogReader, TableView
+from shared.lake.changes.changed_rows import INSERTIONS
 from shared.lake.connection import engine, spill, store_secrets
 from shared.lake.connection import postgres as postgres_connections
 from shared.lake.pruning import FileLayout
 from shared.lake.sql import ident
 from shared.lake.upkeep.health import HealthReader, TableHealth
 from tests.mutants import (
+    changed,
     counting,
     direct,
     direct_columns,
@@ -96,9 +98,9 @@ def _apply_events() -> None:
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS SELECT DISTINCT ON (t.d, {_keys(reading)})"
             f" {self._hidden(reading, 't.d', 't.was_there')}, s.* EXCLUDE (snapshot_id, rowid)"
-            f" FROM (SELECT * FROM ducklake_table_insertions{FEED}) s"
+            f" FROM (SELECT * FROM {INSERTIONS}) s"
             f" JOIN {reading.memory('touched')} t ON s.{ident(self._routing.field)} = t.r AND {same}",
-            self._arguments(reading.table, *bounds),
+            [self._lake.alias, *reading.table.called(bounds[1]), *bounds],
         )
 
     _put(Feed, "_load_state", load_state)
@@ -365,7 +367,7 @@ def _remember_by_numbers() -> None:
     """Take what an attached lake remembers of a snapshot for what that number means now."""
 
     def holds(self: AttachedState, catalog: CatalogReader) -> bool:
-        return catalog.present(0).inlined == self._inlined
+        return catalog.present(0).inlined == self.inlined
 
     _put(AttachedState, "holds", holds)
 
@@ -709,6 +711,7 @@ MISTAKES = (
             ("tests/fast/shared/kafka/test_follower.py::test_a_follower_catches_up_with_a_topic_that_never_rests",)),
     Mistake("age-counts-for-nothing", "those who wait for room go by name", _age_counts_for_nothing,
             ("tests/fast/reader/planner/test_in_flight_limits.py", "-k", "longest")),
+    *changed.MISTAKES,
     *counting.MISTAKES,
     *replayed.MISTAKES,
     *direct.MISTAKES,

@@ -195,7 +195,8 @@ class LakeSource:
 
     def _insertions(self, parts: Sequence[Range], routed: Set[str]) -> Images:
         times = self._catalog.times_of(map(_first, parts))
-        return self._counter.changes(self._routing_at, [_readable(part, times) for part in parts], [], routed)
+        ranges = [_readable(part, times) for part in parts]
+        return self._counter.changes(self._known(), self._routing_at, ranges, routed, deletes=False)
 
     def _changes(self, snapshots: Range, routed: Set[str]) -> Images:
         """What a range inserted and deleted, or more.
@@ -208,7 +209,7 @@ class LakeSource:
             end = news.head.snapshot if _maintained(news) else snapshots.through
             whole = _readable(Range(snapshots.after, end), news.times)
             self._look_at(end)
-            images = self._counter.changes(self._routing_at, [whole], [whole], routed)
+            images = self._counter.changes(self._known(), self._routing_at, [whole], routed, deletes=True)
             if not _maintained(self._news(end)):
                 return images
         raise SourceError(

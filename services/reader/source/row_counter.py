@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,7 +13,8 @@ from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import ViaduckError
 from shared.contracts.ranges import Range
 from shared.lake.attached.state import AttachedState
-from shared.lake.catalog.reader import CatalogReader, Column
+from shared.lake.catalog.reader import CatalogReader, Column, TableInfo
+from shared.lake.changes.changed_rows import Relation, RowsByFiles, by_functions
 from shared.lake.connection.attach import attach, scanners
 from shared.lake.connection.engine import UNCHECKED, connect, read_whole, release
 from shared.lake.failure import classify, loses_attachment
@@ -38,10 +39,8 @@ FETCHED_AT_ONCE = 2_048
 
 T = TypeVar("T")
 
-INSERTIONS, DELETIONS = "ducklake_table_insertions", "ducklake_table_deletions"
-
-FEED = "(?, ?, ?, ?, ?)"
-"""Their arguments: lake, schema, table, first and last snapshot."""
+Relations = Callable[[], Iterable[tuple[Column, Relation]]]
+"""What is counted, each by a column of it; made again for each connection."""
 
 
 @dataclass(frozen=True)
@@ -110,29 +109,37 @@ class Counter:
         self._called = called
         self._con: duckdb.DuckDBPyConnection | None = None
         self._remembered: AttachedState | None = None
+        self._changes: RowsByFiles | None = None
 
     def changes(
         self,
+        table: TableInfo,
         routing: Callable[[int], Column],
-        inserted: Sequence[Range],
-        deleted: Sequence[Range],
+        ranges: Sequence[Range],
         routed: Set[str],
+        *,
+        deletes: bool,
     ) -> Images:
-        """What the feed shows of these ranges' insertions and deletions, by routing value: all of the ``routed`` ones.
-        ``routing`` tells which column it is at a snapshot.
+        """What these ranges of the table inserted and, with ``deletes``, deleted, by routing value: all of the
+        ``routed`` ones. ``routing`` tells which column it is at a snapshot.
 
-        No filter, no virtual column, ranges by the functions' arguments alone (H4). Raises a ``ViaduckError``.
+        By the table's files where these tell it, else by DuckLake's functions: no filter, no virtual column, ranges by
+        their arguments alone (H4). Raises a ``ViaduckError``.
         """
-        relations = [INSERTIONS + FEED] * len(inserted) + [DELETIONS + FEED] * len(deleted)
-        ranges = (*inserted, *deleted)
-        columns = [routing(each.through) for each in ranges]
-        counted = self._counted(columns, relations, [self._arguments(each) for each in ranges], routed)
-        return Images(_summed(counted[: len(inserted)]), _summed(counted[len(inserted) :]))
+
+        def relations() -> Iterator[tuple[Column, Relation]]:
+            for each in ranges:
+                column = routing(each.through)
+                yield from ((column, relation) for relation in self._changed(table, column, each)[: 1 + deletes])
+
+        counted = self._counted(relations, routed)
+        every = 1 + deletes
+        return Images(_summed(counted[::every]), _summed(counted[1::every] if deletes else []))
 
     def state(self, routing: Column) -> RowCounts:
         """The table's present rows by routing value. Raises a ``ViaduckError``."""
-        everything = path(ALIAS, *self._called(None))
-        return _summed(self._counted([routing], [everything], [[]], frozenset(), IMPATIENT))
+        everything = Relation(path(ALIAS, *self._called(None)))
+        return _summed(self._counted(lambda: [(routing, everything)], frozenset(), IMPATIENT))
 
     def unknown(self, routing: Column, routed: Collection[str], most: int, longest: int) -> list[UnroutedValue]:
         """Present values that are not ``routed``, up to ``most``, those with most rows first.
@@ -153,27 +160,24 @@ class Counter:
     def close(self) -> None:
         if self._con is not None:
             release(self._con)
-            self._con = self._remembered = None
+            self._con = self._remembered = self._changes = None
 
-    def _arguments(self, snapshots: Range) -> list[str | int]:
-        first, last = snapshots.inclusive()
-        return [ALIAS, *self._called(last), first, last]
+    def _changed(self, table: TableInfo, routing: Column, snapshots: Range) -> tuple[Relation, Relation]:
+        """The rows that a range inserted, and those that it deleted. An instance is there."""
+        assert self._changes is not None  # noqa: S101
+        found = self._changes.changed(table, [routing.name], snapshots)
+        if found is None:
+            found = by_functions(ALIAS, self._called(snapshots.through), *snapshots.inclusive())
+        return found.inserted, found.deleted
 
     def _counted(
         self,
-        routing: Sequence[Column],
-        relations: Sequence[str],
-        bound: Sequence[list[str | int]],
+        relations: Callable[[], Iterable[tuple[Column, Relation]]],
         routed: Set[str],
         patience: Sequence[str] = PATIENT,
     ) -> list[RowCounts]:
-        """Rows by the routing value of each relation, with its bound values. Retried once on a new connection."""
-        columns = [spelled(ident(column.name), column.type) for column in routing]
-        statements = [
-            f"SELECT {columns[number]}, count(*) FROM {relation} GROUP BY 1"
-            for number, relation in enumerate(relations)
-        ]
-        return self._trying(lambda: self._run(statements, bound, routed, patience))
+        """Rows of each relation by its column's values. Retried once on a new connection."""
+        return self._trying(lambda: self._run(relations, routed, patience))
 
     def _trying(self, run: Callable[[], T]) -> T:
         kept_open = self._con is not None
@@ -192,13 +196,15 @@ class Counter:
     def _queried(self, statement: str, *parameters: object) -> list[Any]:
         return self._fresh(IMPATIENT).execute(statement, list(parameters)).fetchall()
 
-    def _run(
-        self, statements: Sequence[str], bound: Sequence[list[str | int]], routed: Set[str], patience: Sequence[str]
-    ) -> list[RowCounts]:
+    def _run(self, relations: Relations, routed: Set[str], patience: Sequence[str]) -> list[RowCounts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end."""
         con = self._fresh(patience)
         con.execute("BEGIN")
-        counted = [_kept(con.execute(statement, bound[number]), routed) for number, statement in enumerate(statements)]
+        counted = list[RowCounts]()
+        for column, relation in relations():
+            value = spelled(ident(column.name), column.type)
+            found = con.execute(f"SELECT {value}, count(*) FROM {relation.scan} GROUP BY 1", list(relation.values))
+            counted.append(_kept(found, routed))
         con.execute("COMMIT")
         return counted
 
@@ -222,6 +228,7 @@ class Counter:
                     con.execute(UNCHECKED)  # see _trying
                 attach(con, ALIAS, self._lake, read_only=True)
                 self._remembered = AttachedState(self._lake, self._catalog)
+                self._changes = RowsByFiles(self._catalog, self._lake.data_path, self._remembered.inlined)
             except BaseException:
                 release(con)
                 raise
@@ -232,7 +239,7 @@ class Counter:
         """Throw it away because it misbehaved."""
         with contextlib.suppress(duckdb.Error):
             self.close()
-        self._con = self._remembered = None
+        self._con = self._remembered = self._changes = None
 
 
 def _kept(result: duckdb.DuckDBPyConnection, routed: Set[str]) -> RowCounts:

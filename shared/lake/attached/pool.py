@@ -17,6 +17,7 @@ from shared.config.catalogs import ResolvedLake
 from shared.lake.attached.layouts import Layouts
 from shared.lake.attached.state import AttachedState
 from shared.lake.catalog.reader import CatalogReader
+from shared.lake.changes.changed_rows import RowsByFiles
 from shared.lake.checks.foreign_files import require_no_code, require_own_files
 from shared.lake.connection.attach import attach, confine, renew_keys, scanners
 from shared.lake.connection.engine import AWS, UNCHECKED, connect, is_lost, release
@@ -66,6 +67,7 @@ class OpenLake:
     con: duckdb.DuckDBPyConnection = field(init=False)
     catalog: CatalogReader = field(init=False)
     remembered: AttachedState = field(init=False)
+    changes: RowsByFiles = field(init=False)
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return self.con.cursor()
@@ -119,6 +121,7 @@ class OpenLake:
                 raise classify(error, f"opening the lake at {self.lake}") from None
             raise
         self.catalog = catalog
+        self.changes = RowsByFiles(catalog, self.lake.data_path, self.remembered.inlined)
         self.con, self.attached = con, True
         if AWS in store_extensions(self.lake):
             self.renew_at = monotonic() + RENEW_AFTER_S

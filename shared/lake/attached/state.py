@@ -25,7 +25,8 @@ class AttachedState:
         self._file = lake.sqlite_file
         self._identity = _identity(self._file)
         now = catalog.present(NOTHING)
-        self._inlined = now.inlined
+        self.inlined = now.inlined
+        """The catalog's own tables of inlined rows."""
         self._newest = now.head, now.times[now.head]
 
     def holds(self, catalog: CatalogReader) -> bool:
@@ -38,7 +39,7 @@ class AttachedState:
         snapshot, at = self._newest
         now = catalog.present(snapshot)
         self.saw(now.head, now.times[now.head])
-        return now.inlined == self._inlined and now.times.get(snapshot) == at
+        return now.inlined == self.inlined and now.times.get(snapshot) == at
 
     @property
     def is_same_file(self) -> bool:

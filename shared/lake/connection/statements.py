@@ -252,9 +252,17 @@ class CatalogConnection:
         found = self._one("SELECT to_regclass(:name) IS NOT NULL AS there", name=f"{self._prefix}ducklake_snapshot")
         return bool(found["there"])
 
-    def select(self, sql: str, **values: Value) -> Sequence[Row]:
-        """The rows of a query of the caller's own; ``{}`` and ``:key`` in it as in this class's."""
-        return self._all(sql, **values)
+    @property
+    def is_on_sqlite(self) -> bool:
+        return self._lake.sqlite_file is not None
+
+    def named(self, table: str) -> str:
+        """A table of the catalog's own, as a value that ``to_regclass`` takes on Postgres."""
+        return self._prefix + table
+
+    def select(self, sql: str, names: Mapping[str, str] | None = None, /, **values: Value) -> Sequence[Row]:
+        """The rows of a query of the caller's own; ``{}``, ``{key}`` and ``:key`` in it as in this class's."""
+        return self._all(sql, names, **values)
 
     def _one(self, sql: str, names: Mapping[str, str] | None = None, /, **values: Value) -> Row:
         rows = self._all(sql, names, **values)

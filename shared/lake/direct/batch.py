@@ -8,9 +8,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from shared.lake.connection.dialect import Dialect, timestamptz
 from shared.lake.connection.query import Question, Value
 from shared.lake.direct.columns import Alteration, alter
-from shared.lake.direct.dialect import Dialect, timestamptz
 from shared.lake.direct.rows import (
     FLAG,
     PLAIN,

@@ -14,10 +14,10 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from shared.contracts.errors import Error
+from shared.lake.connection.dialect import POSTGRES, SQLITE, Dialect
 from shared.lake.connection.distance import Distance
 from shared.lake.connection.query import Question, Value
 from shared.lake.direct.batch import CommitBatch
-from shared.lake.direct.dialect import POSTGRES, SQLITE, Dialect
 from shared.lake.sql import ident
 
 

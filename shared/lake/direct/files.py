@@ -17,17 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from shared.lake.catalog.field_ids import FILE_PATH_ID, POSITION_ID, SNAPSHOT_COLUMN, SNAPSHOT_ID
 from shared.lake.columns.history import Field
 from shared.lake.direct import store
 from shared.lake.direct.few_rows import encode, parquet_field
 from shared.lake.direct.file_memory import Dead, LakeMemory
-from shared.lake.direct.positions import POSITION_ID, SNAPSHOT_COLUMN, SNAPSHOT_ID, Losing, OpenFile
+from shared.lake.direct.positions import Losing, OpenFile
 from shared.lake.direct.statistics import file_columns
 from shared.lake.direct.written import NewDataFile, NewDeleteFile, Written
 from shared.lake.sql import ident, literal
-
-FILE_PATH_ID = 2147483646
-"""Field id of a column of a delete file."""
 
 GROUP_ROWS, GROUP_BYTES = 122_880, 16_000_000
 """Of a row group of a data file: DuckDB's own number of rows, and about the most bytes where that would be more."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from shared.lake.catalog.tables import inlined_table
 from shared.lake.columns.history import Field
 from shared.lake.columns.terms import NO_COMMENTS, Comments, Described
+from shared.lake.connection.dialect import Dialect
 from shared.lake.connection.query import Question
-from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.state import CURSOR_TYPES, NewestSnapshot, Option
 from shared.lake.direct.structure import Structure, folder_of
 

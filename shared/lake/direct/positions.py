@@ -17,17 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shared.lake.catalog.field_ids import POSITION_ID, SNAPSHOT_COLUMN, SNAPSHOT_ID
 from shared.lake.columns.history import Field
 from shared.lake.direct.file_memory import NOBODY, Dead, KeyColumns, LakeMemory, Positions
 from shared.lake.direct.state import DataFile
 from shared.lake.pruning import PLAIN, TEXT, may_prune, unseen
 from shared.lake.sql import ident, literal, path
-
-POSITION_ID, SNAPSHOT_ID = 2147483645, 2147483539
-"""Field ids of columns of a delete file."""
-
-SNAPSHOT_COLUMN = "_ducklake_internal_snapshot_id"
-"""When a row went, in a delete file of several snapshots."""
 
 FEW_FILES, FEW_REMOTE_FILES = 8, 2
 """Fewer are all looked into."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from shared.lake.connection.dialect import Dialect, timestamptz
 from shared.lake.connection.query import Question, Value
-from shared.lake.direct.dialect import Dialect, timestamptz
 from shared.lake.direct.state import (
     CURSOR_COLUMNS,
     CURSOR_TEXTS,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from shared.lake.connection.dialect import Dialect
 from shared.lake.connection.query import Question, Value
-from shared.lake.direct.dialect import Dialect
 from shared.lake.direct.structure import Structure
 from shared.lake.sql import ident
 

@@ -12,8 +12,8 @@ from shared.lake.catalog.tables import inlined_table
 from shared.lake.columns.history import ColumnVersion, Field, fields_at, terms_of
 from shared.lake.columns.owners import LOOKS, NEWEST_LOOK, Altered, altered_since
 from shared.lake.columns.terms import NO_COMMENTS, Comments
+from shared.lake.connection.dialect import Dialect
 from shared.lake.connection.query import Question
-from shared.lake.direct.dialect import Dialect
 
 _LIVE = (
     " FROM {}ducklake_table t JOIN {}ducklake_schema s ON s.schema_id = t.schema_id"

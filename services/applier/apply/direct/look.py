@@ -16,12 +16,13 @@ from services.applier.model.task import Target
 from shared.config.catalogs import ResolvedLake
 from shared.contracts.errors import Error
 from shared.contracts.positions import UNSPELLED
+from shared.lake.catalog import paths
 from shared.lake.catalog.reader import Column
 from shared.lake.catalog.stamps import stamped_for
 from shared.lake.columns.followed import named, whose
 from shared.lake.connection.attach import is_beside
 from shared.lake.connection.query import Question
-from shared.lake.direct import files, paths, positions
+from shared.lake.direct import files, positions
 from shared.lake.direct.catalogs import RivalCommitted
 from shared.lake.direct.eligibility import ExtensionReason, commit_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake, DirectLakes, TableKey

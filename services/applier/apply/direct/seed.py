@@ -9,9 +9,10 @@ from services.applier.apply.destination.change import DestinationChange
 from services.applier.apply.destination.table_schema import require_names
 from services.applier.apply.direct.look import Declined, answer_of, data_path_of, decline, key_of
 from services.applier.apply.source.reading import Reading
+from shared.lake.catalog.paths import table_folder
 from shared.lake.checks.layout_keys import keys_of
 from shared.lake.columns.terms import Described, of_new, to_carry, without_terms
-from shared.lake.direct import files, paths
+from shared.lake.direct import files
 from shared.lake.direct.eligibility import ExtensionReason, lake_refusal, structure_refusal
 from shared.lake.direct.lakes import DirectLake
 from shared.lake.direct.new_table import NewTables, new_tables, parse_place, place_question
@@ -70,7 +71,7 @@ def site_of(lake: DirectLake, change: DestinationChange, reading: Reading) -> Si
     structure = replace(made.structure, declared=files.duckdb_types(lake.con, made.structure.fields))
     decline(structure_refusal(structure, [(column.name, column.type) for column in reading.columns]))
     data_path = data_path_of(lake.lake, place.options)
-    folder = paths.table_folder(data_path, structure.folder)
+    folder = table_folder(data_path, structure.folder)
     decline(ExtensionReason.FOREIGN_FILES if folder is None else None)
     assert folder is not None  # noqa: S101 - declined
     return Site(place.snapshot, replace(made, structure=structure), data_path, folder, left)

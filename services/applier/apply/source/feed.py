@@ -31,14 +31,12 @@ from shared.lake.catalog.arrangement import Arrangement
 from shared.lake.catalog.reader import Column, TableInfo, TableView
 from shared.lake.catalog.runs import insertion_runs
 from shared.lake.catalog.touches import Touch
+from shared.lake.changes.changed_rows import by_functions
 from shared.lake.columns.history import fields_at
 from shared.lake.columns.identity import Identifying
 from shared.lake.columns.mapping import columns_as_of
 from shared.lake.pruning import MOST_BOUND, TEXT, among, comparison, is_harmless, may_prune
 from shared.lake.sql import ident, path
-
-FEED = "(?, ?, ?, ?, ?)"
-"""Arguments of the feed's functions: lake, schema, table, first and last snapshot."""
 
 
 class Feed:
@@ -303,25 +301,25 @@ class Feed:
                 "correct the destination's routing_value",
             )
 
-    def _arguments(self, table: TableInfo, first: int, last: int) -> list[str | int]:
-        """What the feed's functions are called with, bound at ``FEED``'s places. They know a table by the name that it
-        has at a range's end."""
-        return [self._lake.alias, *table.called(last), first, last]
-
     def _bounds(self, snapshots: Range) -> tuple[int, int]:
         """Inclusive bounds that both still exist. Beginning one snapshot early only touches more keys, harmlessly."""
         first, last = snapshots.inclusive()
         return (first if first in self._times else snapshots.after), last
 
     def _load_feed(self, reading: Reading, snapshots: Range) -> None:
-        """Routing values and keys of all images: no filter, no virtual column, whole at once (H4)."""
-        arguments = self._arguments(reading.table, *self._bounds(snapshots)) * 2
+        """Routing values and keys of all images, whole at once (H4): by files where these tell them, as of the head
+        that is read, and else by DuckLake's functions."""
+        found = self._lake.changes.changed(reading.table, (reading.routing, *reading.keys), snapshots)
+        if found is None or found.newest != self._head:
+            first, last = self._bounds(snapshots)
+            found = by_functions(self._lake.alias, reading.table.called(last), first, last)
         keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
-        images = " UNION ALL ".join(
-            f"SELECT {ident(reading.routing)} AS r{keys}, {gone} AS was_there FROM {function}{FEED}"
-            for function, gone in (("ducklake_table_insertions", "false"), ("ducklake_table_deletions", "true"))
+        values = f"{ident(reading.routing)} AS r{keys}"
+        self._con.execute(
+            f"CREATE TABLE {reading.memory('feed')} AS SELECT {values}, false AS was_there FROM {found.inserted.scan}"
+            f" UNION ALL SELECT {values}, true FROM {found.deleted.scan}",
+            [*found.inserted.values, *found.deleted.values],
         )
-        self._con.execute(f"CREATE TABLE {reading.memory('feed')} AS {images}", arguments)
 
     def _load_touched(self, reading: Reading) -> None:
         keys = "".join(f", f.k{i}" for i in range(len(reading.keys)))
@@ -344,15 +342,16 @@ class Feed:
     def _load_inserted(self, reading: Reading, runs: Sequence[Range]) -> None:
         """The inserted rows of each run, in the columns of the reading's end; younger columns show their default."""
         hidden = self._hidden(reading, "g.d", "false")
-        parts = [f"SELECT {self._as_of(reading, run)} FROM ducklake_table_insertions{FEED}" for run in runs]
-        arguments = [argument for run in runs for argument in self._arguments(reading.table, *run.inclusive())]
+        called = reading.table.called
+        rows = [by_functions(self._lake.alias, called(run.through), *run.inclusive()).inserted for run in runs]
+        parts = [f"SELECT {self._as_of(reading, run)} FROM {each.scan}" for run, each in zip(runs, rows, strict=True)]
         nothing = f"SELECT * FROM {self._path_of(reading.table)} AT (VERSION => {reading.through:d}) WHERE false"
         inserted = " UNION ALL ".join(parts) or nothing
         self._con.execute(
             f"CREATE TABLE {reading.memory('rows')} AS WITH inserted AS MATERIALIZED ({inserted})"
             f" SELECT {hidden}, i.* FROM inserted i JOIN {reading.memory('targets')} g"
             f" ON i.{ident(reading.routing)} = g.r ORDER BY g.d",
-            arguments,
+            [value for each in rows for value in each.values],
         )
 
     def _as_of(self, reading: Reading, run: Range) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from services.reader.planner.counted_changes import CountedStep
+from services.reader.source import row_counter
 from services.reader.source.lake_source import LakeSource
 from services.reader.source.row_counter import MOST_UNROUTED, OLD_FILE_WITHIN_S
 from services.reader.source.source_reader import Expired
@@ -584,3 +585,19 @@ def test_more_values_than_can_be_offered_are_cut_in_the_source(lake: Lake, open_
     found, more = open_source().unknown([])
     assert (len(found), more) == (MOST_OFFERED, True)
     assert {each.rows for each in found} == {2}
+
+
+def test_changes_are_counted_by_files(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckLake's functions would open every file that ever lost a row (H9)."""
+
+    def refused(*_: object) -> None:
+        raise AssertionError("DuckLake's functions were called")
+
+    lake.sql("CALL lake.set_option('data_inlining_row_limit', 0)")
+    before = lake.insert("a", 0, 9)
+    lake.sql("UPDATE lake.t SET tenant = 'b' WHERE id < 2", "DELETE FROM lake.t WHERE id = 5")
+    monkeypatch.setattr(row_counter, "by_functions", refused)
+    with closing(LakeSource(config(tmp_path), lake.lake)) as source:
+        source.observe(source.head())
+        (cut,) = source.cuts(Range(before, lake.head))
+        assert source.count(cut, ["a", "b"]).rows == {"a": 3, "b": 2}

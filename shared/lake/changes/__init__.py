@@ -1,0 +1,1 @@
+"""Which rows a range of snapshots has changed, by a table's files instead of DuckLake's own functions."""
