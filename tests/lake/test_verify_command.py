@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.fast.cli.fake_control import FakeControl, serving, status
-from tests.fast.cli.prepared import started
+from tests.fast.prepared import started
 from tests.lake.rig import ApplyRig, schema_of
 
 pytestmark = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
