@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import duckdb
@@ -18,12 +18,13 @@ from xdist.workermanage import WorkerController
 
 from shared.runtime.garbage import importing, spare_what_exists
 from tests import scratch
+from tests.listing import collected
 from tests.servers import spark_archive
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3
 from tests.servers.spark_cluster import SparkCluster
-from tests.tiers import QUICK_S, Guard, Tier, select
+from tests.tiers import QUICK_S, Guard, Tier, parameters_of, select, tiers_of
 from tests.world.duck import connect
 
 settings.register_profile("viaduck", deadline=None)  # machines are noisy: how long an example takes proves nothing
@@ -88,7 +89,12 @@ def pytest_collection() -> Generator[None, object, object]:
     return found
 
 
+COLLECTED = pytest.StashKey[Mapping[str, Tier]]()
+"""The tier of each test that was collected, before those of another tier were left out."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[COLLECTED] = tiers_of(parameters_of(items))
     items[:], others = select(items, Tier[config.getoption("--tier").upper()])
     if others:
         config.hook.pytest_deselected(items=others)
@@ -128,6 +134,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 def _has_budget(item: pytest.Item) -> bool:
     """Only where `make check` alone runs: beside lakes and services a second of CPU says little, and CI is no watch."""
     return item.config.getoption("--tier") == Tier.CHECK.name.lower() and item.get_closest_marker("slow") is None
+
+
+@pytest.fixture(scope="session")
+def all_tests(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Tier]:
+    """The tier of every test that there is: as this run has collected them, or another one if this is of a part."""
+    if pytestconfig.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        return pytestconfig.stash[COLLECTED]
+    return collected(tmp_path_factory.mktemp("collected"), [])[0]
 
 
 @pytest.fixture(scope="session")

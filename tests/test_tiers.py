@@ -3,61 +3,38 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.listing import collected
 from tests.one_by_one import ONE_BY_ONE
 from tests.tiers import CATALOG, NIGHTLY, TIERS, Guard, Outside, Tier, tier_of, tiers_of
 
-ROOT = Path(__file__).resolve().parents[1]
 
-
-LISTING = """
-import json, sys, pytest
-from tests.tiers import parameters_of, tiers_of
-
-class Listing:
-    def pytest_collection_finish(self, session):
-        with open(sys.argv[1], "w") as file:
-            json.dump(tiers_of(parameters_of(session.items)), file)
-
-quietly = ["--collect-only", "-qq", "-p", "no:cacheprovider", "-n", "0"]
-sys.exit(pytest.main([*quietly, *sys.argv[2:]], plugins=[Listing()]))
-"""
-
-
-def tiers(file: Path, *arguments: str) -> dict[str, Tier]:
-    """The tier of each test that is collected."""
-    command = [sys.executable, "-c", LISTING, str(file), *arguments]
-    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    return {nodeid: Tier(tier) for nodeid, tier in json.loads(file.read_text()).items()}
-
-
-def test_every_place_is_one_of_tests_no_tier_is_empty_and_no_test_is_only_in_the_matrix(tmp_path: Path) -> None:
-    everything = tiers(tmp_path / "tiers.json")
-    assert set(everything.values()) == set(Tier)
+def test_every_place_is_one_of_tests_no_tier_is_empty_and_no_test_is_only_in_the_matrix(
+    all_tests: Mapping[str, Tier],
+) -> None:
+    assert set(all_tests.values()) == set(Tier)
     for place in TIERS:
-        assert any(nodeid.startswith(place) for nodeid in everything), f"{place} is no test"
-    usual = {nodeid.partition("[")[0] for nodeid, tier in everything.items() if tier < Tier.MATRIX}
-    others = {nodeid.partition("[")[0] for nodeid in everything} - usual
+        assert any(nodeid.startswith(place) for nodeid in all_tests), f"{place} is no test"
+    usual = {nodeid.partition("[")[0] for nodeid, tier in all_tests.items() if tier < Tier.MATRIX}
+    others = {nodeid.partition("[")[0] for nodeid in all_tests} - usual
     assert others == {place for place in NIGHTLY if "[" not in place}
 
 
 def test_a_tier_that_is_asked_for_leaves_out_all_others_and_nothing_else(tmp_path: Path) -> None:
     place = "tests/lake/test_locked_catalogs.py"
-    everything = tiers(tmp_path / "tiers.json", place)
-    for tier in Tier:
-        chosen = {nodeid for nodeid, its in everything.items() if its <= tier}
-        asked = tiers(tmp_path / f"{tier}.json", "--tier", tier.name.lower(), place).keys() if chosen else set()
-        assert asked == chosen
+    everything, *asked = collected(tmp_path, [place], *(["--tier", tier.name.lower(), place] for tier in Tier))
+    assert everything
+    for tier, found in zip(Tier, asked, strict=True):
+        assert found.keys() == {nodeid for nodeid, its in everything.items() if its <= tier}, tier
 
 
 def test_of_tests_that_differ_in_their_setting_alone_one_is_usual_and_settings_take_turns() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.lake.rig import EITHER_PATH, ApplyRig
 
 TEXTS = {
     "nul": "x\x00y",
-    "only nul": "\x00",
+    "only-nul": "\x00",
     "quotes": "o'brien''; --\"",
     "braces": "{x} {} {{y}} {name}",
     "dollars": "$$ $1 $a$",
@@ -33,16 +34,22 @@ TEXTS = {
     "percents": "%s%n%d%",
     "backslashes": "\\' \\x00 \\",
     "json": '{"a": [1, "b"]}',
-    "ten kilobytes": "ab{'" * 2_500,
-    "long and beyond ASCII": "ü" * 300 + "😀",
-    "beyond ASCII": "Zoë ‮ 😀 ﷽",
+    "ten-kilobytes": "ab{'" * 2_500,
+    "long-and-beyond-ASCII": "ü" * 300 + "😀",
+    "beyond-ASCII": "Zoë ‮ 😀 ﷽",
     "lines": "a\r\n\tb\x01\x7f",
 }
 
-ON_EACH = [
-    *(pytest.param("sqlite", text, id=f"{name}-sqlite") for name, text in TEXTS.items()),
-    *(pytest.param("postgres", TEXTS[name], id=f"{name}-postgres") for name in ("nul", "quotes", "comments")),
-]
+ON_EACH = pytest.mark.parametrize(
+    ("make_lake", "names"),
+    [
+        pytest.param("sqlite", tuple(TEXTS), id="sqlite"),
+        pytest.param("postgres", ("nul", "quotes", "comments"), id="postgres"),
+    ],
+    indirect=["make_lake"],
+)
+"""Many texts in one source, each with a tenant and a lake of its own: what becomes of one is decided apart from all
+others, and each is written to a file of its own, whose statistics are those of that text."""
 
 REPLACED_QUIETLY = ("{SNAPSHOT_ID}", "{METADATA_CATALOG}", "{AUTHOR}", "by {AUTHOR}", "{NEXT_FILE_ID}", "{AUTHOR|")
 """Words that DuckLake replaces in every statement, and that whoever writes to the source without a stamp can commit."""
@@ -56,8 +63,8 @@ ON_SQLITE = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 """For what is decided before a catalog is asked, or was seen to be the same on both."""
 
 
-def two_keys(make_rig: MakeRig, *, in_files: bool = True) -> ApplyRig:
-    """A table with two text keys; tenant a is a stranger, b is honest. Both have rows, and are seeded."""
+def two_keys(make_rig: MakeRig, *, in_files: bool = True, more: Iterable[str] = ()) -> ApplyRig:
+    """A table with two text keys; tenant a is a stranger, b is honest, and both have rows; ``more`` have none yet."""
     rig = make_rig(routing=TEXT_KEYS)
     rig.sql("CREATE TABLE src.main.t (k VARCHAR, k2 VARCHAR, tenant VARCHAR, v VARCHAR)")
     if in_files:
@@ -66,8 +73,8 @@ def two_keys(make_rig: MakeRig, *, in_files: bool = True) -> ApplyRig:
         "INSERT INTO src.main.t SELECT 'k' || i, 'l' || i, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END, 'v'"
         " FROM range(1000) r(i)"
     )
-    rig.add("b")
-    rig.add("a")
+    for name in ("b", "a", *more):
+        rig.add(name)
     return rig
 
 
@@ -115,6 +122,15 @@ def outcomes(answers: list[Progress]) -> list[Outcome]:
     return [answer.outcome for answer in answers]
 
 
+def answered(answers: list[Progress]) -> dict[str, Outcome]:
+    """What became of each, by its destination, so that a failure names it."""
+    return {answer.destination: answer.outcome for answer in answers}
+
+
+def everybody(rig: ApplyRig, outcome: Outcome) -> dict[str, Outcome]:
+    return dict.fromkeys(rig.destinations, outcome)
+
+
 def errors(answers: list[Progress]) -> list[str | None]:
     return [None if answer.error is None else answer.error.type for answer in answers]
 
@@ -137,59 +153,74 @@ def test_the_keys_of_a_row_run_no_sql_beside_other_tenants_lakes(
     assert wrong(rig) == []
 
 
-@pytest.mark.parametrize(("make_lake", "text"), ON_EACH, indirect=["make_lake"])
-def test_any_text_is_carried_as_a_key_in_seed_change_and_delete(make_rig: MakeRig, text: str) -> None:
-    rig = two_keys(make_rig)
-    insert(rig, (text, "1", "a", "v"), ("1", text, "a", "v"), (text, text, "b", text))
-    assert outcomes(rig.seed()) == [Outcome.APPLIED, Outcome.APPLIED]
+@ON_EACH
+def test_any_text_is_carried_as_a_key_in_seed_change_and_delete(make_rig: MakeRig, names: tuple[str, ...]) -> None:
+    rig = two_keys(make_rig, more=names)
+    for name in names:
+        text = TEXTS[name]
+        insert(rig, (text, "1", name, "v"), ("1", text, name, "v"), (text, text, "b", text))
+    assert answered(rig.seed()) == everybody(rig, Outcome.APPLIED)
     assert differing(rig) == []
-    assert (
-        outcomes(change(rig, rig.head, "UPDATE src.main.t SET v = 'w' WHERE [k] = [?]", text)) == [Outcome.APPLIED] * 2
-    )
+    before = rig.head
+    for name in names:
+        rig.con.execute("UPDATE src.main.t SET v = 'w' WHERE [k] = [?]", [TEXTS[name]])
+    expected = everybody(rig, Outcome.APPLIED) | {"a": Outcome.EMPTY}
+    assert answered(rig.changes(before)) == expected
     assert differing(rig) == []
-    before = insert(rig, (text, "2", "a", "v"), ("2", text, "b", "v"))
-    assert outcomes(rig.changes(before)) == [Outcome.APPLIED] * 2, "an append, which reads no state"
+    before = rig.head
+    for name in names:
+        insert(rig, (TEXTS[name], "2", name, "v"), ("2", TEXTS[name], "b", "v"))
+    assert answered(rig.changes(before)) == expected, "an append, which reads no state"
     before = rig.head
     rig.sql("UPDATE src.main.t SET v = 'x' WHERE k = 'k1'")
-    change(rig, before, "DELETE FROM src.main.t WHERE [k2] = [?]", text)
+    for name in names:
+        rig.con.execute("DELETE FROM src.main.t WHERE [k2] = [?]", [TEXTS[name]])
+    rig.changes(before)
     assert wrong(rig) == []
+    assert {name: len(slice_of(rig, name)) for name in names} == dict.fromkeys(names, 2)
 
 
-@pytest.mark.parametrize(("make_lake", "text"), ON_EACH, indirect=["make_lake"])
-def test_any_text_is_carried_as_a_routing_value(make_rig: MakeRig, text: str) -> None:
+@ON_EACH
+def test_any_text_is_carried_as_a_routing_value(make_rig: MakeRig, names: tuple[str, ...]) -> None:
     rig = two_keys(make_rig, in_files=False)
-    rig.add("c", text)
-    insert(rig, *((str(i), "1", text, "v") for i in range(30)), ("k1", "1", "b", "v"))
-    assert outcomes(rig.seed()) == [Outcome.APPLIED] * 3
-    assert len(rig.rows("c")) == 30
+    for name in names:
+        rig.add(name, TEXTS[name])
+        insert(rig, *((str(i), "1", TEXTS[name], "v") for i in range(30)), ("k1", name, "b", "v"))
+    assert answered(rig.seed()) == everybody(rig, Outcome.APPLIED)
+    assert {name: len(rig.rows(name)) for name in names} == dict.fromkeys(names, 30)
     before = rig.head
-    answers = change(rig, before, "UPDATE src.main.t SET v = 'w' WHERE [tenant] = [?]", text)
-    assert outcomes(answers) == [Outcome.EMPTY, Outcome.EMPTY, Outcome.APPLIED]
+    for name in names:
+        rig.con.execute("UPDATE src.main.t SET v = 'w' WHERE [tenant] = [?]", [TEXTS[name]])
+    expected = everybody(rig, Outcome.APPLIED) | dict.fromkeys(("a", "b"), Outcome.EMPTY)
+    assert answered(rig.changes(before)) == expected
     before = rig.head
     rig.sql("CREATE TABLE src.main.other (i INTEGER)")
-    assert outcomes(rig.run(ItemKind.ADVANCE, "c", expected=before, after=before)) == [Outcome.APPLIED]
-    answers = rig.run(ItemKind.PROBE, "c", expected=rig.head)
-    assert outcomes(answers) == [Outcome.ALREADY_APPLIED], answers[0].error
+    advanced = rig.run(ItemKind.ADVANCE, *names, expected=before, after=before)
+    assert answered(advanced) == dict.fromkeys(names, Outcome.APPLIED)
+    probed = rig.run(ItemKind.PROBE, *names, expected=rig.head)
+    assert answered(probed) == dict.fromkeys(names, Outcome.ALREADY_APPLIED), errors(probed)
     assert wrong(rig) == []
 
 
 @ON_SQLITE
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-def test_any_text_is_carried_as_a_value_in_small_seeds_and_in_files(make_rig: MakeRig, text: str) -> None:
+def test_any_text_is_carried_as_a_value_in_small_seeds_and_in_files(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.sql(
         "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR, s STRUCT(x VARCHAR, l VARCHAR[]), j JSON)",
         "CALL src.set_option('data_inlining_row_limit', 0)",
     )
-    rig.add("a")
-    rig.con.execute(
-        "INSERT INTO src.main.t SELECT 1, 'a', x, {x: x, l: [x, 'o''k']}, to_json(x) FROM (SELECT ? AS x)", [text]
-    )
-    assert outcomes(rig.seed()) == [Outcome.APPLIED]
+    for name, text in TEXTS.items():
+        rig.add(name)
+        rig.con.execute(
+            "INSERT INTO src.main.t SELECT 1, $1, x, {x: x, l: [x, 'o''k']}, to_json(x) FROM (SELECT $2 AS x)",
+            [name, text],
+        )
+    assert answered(rig.seed()) == everybody(rig, Outcome.APPLIED)
     assert differing(rig) == []
     before = rig.head
-    rig.con.execute("INSERT INTO src.main.t SELECT id + 1, tenant, v, s, j FROM src.main.t")
-    assert outcomes(rig.changes(before)) == [Outcome.APPLIED]
+    for name in TEXTS:
+        rig.con.execute("INSERT INTO src.main.t SELECT 2, tenant, v, s, j FROM src.main.t WHERE [tenant] = [?]", [name])
+    assert answered(rig.changes(before)) == everybody(rig, Outcome.APPLIED)
     assert wrong(rig) == []
 
 
@@ -212,34 +243,47 @@ def test_statistics_that_a_strangers_row_made_lie_hide_no_honest_row(make_rig: M
 
 
 @pytest.mark.parametrize(
-    ("make_lake", "column", "word"),
+    ("make_lake", "words"),
     [
-        *(("sqlite", "k", word) for word in (*REPLACED_QUIETLY, *UNSEEN)),
-        ("sqlite", "v", "{AUTHOR|"),
-        ("postgres", "k", "{METADATA_PATH}"),
-        ("postgres", "v", "by {AUTHOR}"),
+        pytest.param(
+            "sqlite", (*(("k", word) for word in (*REPLACED_QUIETLY, *UNSEEN)), ("v", "{AUTHOR|")), id="sqlite"
+        ),
+        pytest.param("postgres", (("k", "{METADATA_PATH}"), ("v", "by {AUTHOR}")), id="postgres"),
     ],
     indirect=["make_lake"],
 )
 def test_a_word_that_ducklake_would_replace_parks_its_own_tenant_by_name(
-    make_rig: MakeRig, word: str, column: str
+    make_rig: MakeRig, words: tuple[tuple[str, str], ...]
 ) -> None:
-    rig = two_keys(make_rig)
-    rig.seed()
-    rows = rig.rows("a")
-    least, greatest = (" ", " ", "b", " "), ("~", "~", "b", "~")
-    before = insert(rig, least, (word if column == "k" else "m", "m", "a", word if column == "v" else "m"), greatest)
-    answers = rig.changes(before)
-    assert (outcomes(answers), errors(answers)) == ([Outcome.APPLIED, Outcome.PARKED], [None, "value_not_carried"])
-    error = answers[1].error
-    assert error is not None
-    assert f"column {column}" in error.message
-    assert "k, k2" in error.message
-    assert rig.rows("a") == rows, "nothing of it is half there"
+    """Each word in a file of its own, with honest neighbours, and of a tenant of its own."""
+    strangers = {f"{column}-{number}": (column, word) for number, (column, word) in enumerate(words)}
+    rig = two_keys(make_rig, more=strangers)
+    for name in strangers:
+        insert(rig, ("k", "k", name, "v"))
+    assert answered(rig.seed()) == everybody(rig, Outcome.APPLIED)
+    rows = {name: rig.rows(name) for name in strangers}
+    assert all(rows.values())
     before = rig.head
-    change(rig, before, f"UPDATE src.main.t SET {column} = 'mended' WHERE [{column}] = [?]", word)
-    assert outcomes(rig.run(ItemKind.CHANGES, "a", expected=before - 1, after=before - 1)) == [Outcome.APPLIED]
-    rig.changes(before, "b")
+    for number, (name, (column, word)) in enumerate(strangers.items()):
+        least, greatest = (f" {number}", " ", "b", " "), (f"~{number}", "~", "b", "~")
+        insert(rig, least, (word if column == "k" else "m", "m", name, word if column == "v" else "m"), greatest)
+    answers = rig.changes(before)
+    parked = everybody(rig, Outcome.PARKED) | {"a": Outcome.EMPTY, "b": Outcome.APPLIED}
+    assert answered(answers) == parked
+    for answer in answers:
+        if answer.destination in strangers:
+            column, word = strangers[answer.destination]
+            assert answer.error is not None
+            assert answer.error.type == "value_not_carried", (word, answer.error)
+            assert f"column {column}" in answer.error.message, word
+            assert "k, k2" in answer.error.message, word
+            assert rig.rows(answer.destination) == rows[answer.destination], f"nothing of {word} is half there"
+    end = rig.head
+    for column, word in words:
+        rig.con.execute(f"UPDATE src.main.t SET {column} = 'mended' WHERE [{column}] = [?]", [word])
+    mended = rig.run(ItemKind.CHANGES, *strangers, expected=before, after=before)
+    assert answered(mended) == dict.fromkeys(strangers, Outcome.APPLIED)
+    rig.changes(end, "b")
     assert wrong(rig) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,9 +269,7 @@ def test_a_stock_reader_finds_values_that_few_partitions_have(
     assert (done.outcome, done.inserted) == (Outcome.APPLIED, 100)
     change(rig, "INSERT INTO src.main.t VALUES (200, 'a', 0, 1, {'x': 1, 'y': {'z': 'a'}}, 'a', 1.0, DATE '2020-1-1')")
     assert str(rig.rows("a")) == str(rig.expected("a")), "as text, since NaN is not itself"
-    for asked in ASKED:
-        ((wanted,),) = rig.con.execute(f"SELECT count(*) FROM src.main.t WHERE {asked}").fetchall()
-        assert stock_count(rig, asked) == wanted, asked
+    assert stock_counts(rig, ASKED) == source_counts(rig)
 
 
 @pytest.mark.parametrize("owners", [False, True], ids=["ours", "the owner's"])
@@ -293,9 +292,7 @@ def test_a_stock_reader_finds_the_first_values_of_a_table_that_was_seeded_empty(
     change(rig, "INSERT INTO src.main.t VALUES (200, 'a', 0, 1, {'x': 1, 'y': {'z': 'a'}}, 'a', 1.0, DATE '2020-1-1')")
     change(rig, "INSERT INTO src.main.t VALUES (201, 'a', 4, 2, {'x': 2, 'y': {'z': 'b'}}, 'b', 2.0, NULL)")
     assert str(rig.rows("a")) == str(rig.expected("a")), "as text, since NaN is not itself"
-    for asked in ASKED:
-        ((wanted,),) = rig.con.execute(f"SELECT count(*) FROM src.main.t WHERE {asked}").fetchall()
-        assert stock_count(rig, asked) == wanted, asked
+    assert stock_counts(rig, ASKED) == source_counts(rig)
 
 
 def refuse(_: duckdb.DuckDBPyConnection, lake: OpenLake, destination: Destination) -> None:
@@ -335,10 +332,22 @@ def test_a_stock_reader_finds_the_first_values_of_a_column_that_came_later(
 
 def stock_count(rig: ApplyRig, asked: str, then: str = "") -> int:
     """What a reader that believes DuckLake's statistics counts; ``then`` is an ``AT`` clause."""
+    return stock_counts(rig, [asked], then)[asked]
+
+
+def stock_counts(rig: ApplyRig, asked: Iterable[str], then: str = "") -> dict[str, int]:
+    """The same of several conditions, by one reader."""
     with rig.opened("a") as con:
         con.execute("SET disabled_optimizers = ''")
-        ((found,),) = con.execute(f"SELECT count(*) FROM dst.main.t {then} WHERE {asked}").fetchall()
-    return int(found)
+        return {each: counted(con, f"dst.main.t {then}", each) for each in asked}
+
+
+def source_counts(rig: ApplyRig) -> dict[str, int]:
+    return {each: counted(rig.con, "src.main.t", each) for each in ASKED}
+
+
+def counted(con: duckdb.DuckDBPyConnection, table: str, condition: str) -> int:
+    return int(con.execute(f"SELECT count(*) FROM {table} WHERE {condition}").fetchall()[0][0])
 
 
 def test_a_sorted_destination_is_committed_to_by_the_extension(rig: ApplyRig) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.fast.cli.fake_control import FakeControl, serving, status
-from tests.fast.cli.test_main import viaduck
+from tests.fast.prepared import started
 from tests.lake.rig import ApplyRig, schema_of
 
 pytestmark = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
@@ -54,7 +54,7 @@ def test_destinations_that_came_over_rest_are_proven_and_those_that_can_not_be_a
     rig.write("b", "DELETE FROM dst.main.t WHERE id < 7")
     away = {"routing_value": "c", "catalog_env": "NOBODY_SET_THIS", "table": "t"}
     with serving(Put({"a": entry(rig, "a"), "b": entry(rig, "b"), "away": away})) as control:
-        done = viaduck("verify", "-c", file_for(rig, int(control.url.rpartition(":")[2])), "--all-snapshots", "--json")
+        done = started("verify", "-c", file_for(rig, int(control.url.rpartition(":")[2])), "--all-snapshots", "--json")
     found = {line["destination"]: line for line in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 1, done.stderr
     assert {name: line["result"] for name, line in found.items()} == {"a": "equal", "b": "different", "away": "failed"}
@@ -64,7 +64,7 @@ def test_destinations_that_came_over_rest_are_proven_and_those_that_can_not_be_a
 
 
 def test_a_file_alone_is_no_proof(rig: ApplyRig, tmp_path: Path) -> None:
-    done = viaduck("verify", "-c", file_for(rig, 1))
+    done = started("verify", "-c", file_for(rig, 1))
     assert done.returncode == 3
     assert "only the files' destinations were looked at" in done.stderr
     assert str(tmp_path) in done.stderr

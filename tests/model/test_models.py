@@ -25,7 +25,7 @@ STATES = {
 }  # fmt: skip
 """Distinct states that a model has at least, or it no longer has what it is meant for."""
 
-LARGE = ("small", "small-broker", "small-upkeep", "direct")
+LARGE = ("small", "small-broker", "direct")
 """Worth the time that a thorough compilation takes."""
 
 

@@ -81,6 +81,24 @@ def opened(
         detach(con, alias)
 
 
+@contextlib.contextmanager
+def looked_at(con: duckdb.DuckDBPyConnection, lake: Lake) -> Iterator[str]:
+    """The same for many looks, in one transaction: a statement in one of its own has DuckLake ask the catalog for the
+    newest snapshot and all that is in force then, which costs as much as the look."""
+    with opened(con, lake) as alias:
+        con.execute("BEGIN")
+        try:
+            yield alias
+        finally:
+            con.execute("ROLLBACK")
+
+
+def look_again(con: duckdb.DuckDBPyConnection) -> None:
+    """Go on after an error within ``looked_at``, which has ended its transaction."""
+    con.execute("ROLLBACK")
+    con.execute("BEGIN")
+
+
 def make_old(con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
     """Date all snapshots of a lake, and the files that it let go, back by forty days."""
     if not lake.exists:

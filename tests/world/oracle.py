@@ -19,7 +19,7 @@ from tests.world.destination import Destination, Finding
 from tests.world.duck import name
 from tests.world.holdings import Holdings
 from tests.world.identities import Identities, numbered_columns
-from tests.world.lake import Lake, metadata, opened
+from tests.world.lake import Lake, look_again, looked_at, metadata, opened
 from tests.world.layouts import OWNER
 from tests.world.owners import AUTHOR as OWNER_OF_COLUMNS
 from tests.world.owners import Act
@@ -45,7 +45,7 @@ def check(
 
     With ``head`` it must also have got so far. ``ours`` says that nobody but Viaduck has written to the lake.
     """
-    with opened(con, destination.lake) as alias:
+    with looked_at(con, destination.lake) as alias:
         return _Check(con, alias, destination, truth, ours).run(head)
 
 
@@ -77,7 +77,7 @@ def check_all(
     for lake, mine in by_lake.items():
         if head is None and not lake.exists:
             continue  # its tenants were parked before anything was made, and need not be anywhere
-        with opened(con, lake) as alias:
+        with looked_at(con, lake) as alias:
             for one in mine:
                 checking = _Check(con, alias, one, truth, ours=True, pasts=pasts)
                 checking.seen, checking.looks_back = 0 if seen is None else seen[one.id], looks_back
@@ -369,6 +369,7 @@ class _Check:
         try:
             have = rows_of(self.con, self._table(snapshot), self.columns)
         except duckdb.IOException as error:
+            look_again(self.con)
             self._find("damaged", snapshot, f"a file of it is gone (H7): {error}")
             return False
         missing = minus(self.holdings.required(seed, stamp), have)

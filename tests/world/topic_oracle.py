@@ -19,7 +19,7 @@ import duckdb
 
 from tests.world.destination import Destination, Finding
 from tests.world.duck import name
-from tests.world.lake import metadata, opened
+from tests.world.lake import look_again, looked_at, metadata
 from tests.world.oracle import MOVES, SCHEMA
 from tests.world.stamps import BadStamp, Commit, Stamp, commits_of, offsets, parse
 from tests.world.topic_truth import Fields, Offsets, Place, Skipped, TopicTruth, covers
@@ -77,7 +77,7 @@ class TopicOracle:
         With ``arrived`` the destination must also hold all that is known of that topic.
         """
         self.findings = []
-        with opened(con, self.destination.lake) as alias:
+        with looked_at(con, self.destination.lake) as alias:
             self.cursors = self._cursors(con, alias)
             for commit in commits_of(con, alias, self.destination.lake):
                 if commit.snapshot > self.seen:
@@ -239,6 +239,7 @@ class TopicOracle:
             self._find("columns", snapshot, f"there is no table {self.destination.table} with partition and offset")
             return
         except duckdb.IOException as error:
+            look_again(con)
             self._find("damaged", snapshot, f"a file of it is gone (H7): {error}")
             return
         self.size = len(have)

@@ -127,7 +127,8 @@ def _by_value(rows: Rows, at: int, last: Mapping[str | None, Rows]) -> Mapping[s
 class LakeTruth:
     """Read from the source itself: by time travel, which is only sure of itself as long as nothing was compacted.
 
-    For sources that nobody kept a record of. It can't tell what was appended and deleted since.
+    For sources that nobody kept a record of. It can't tell what was appended and deleted since. What a snapshot holds
+    is read once.
     """
 
     con: duckdb.DuckDBPyConnection
@@ -136,6 +137,9 @@ class LakeTruth:
     schema: str
     table: str
     routing: str
+    _columns: dict[int, tuple[Column, ...]] = field(default_factory=dict)
+    _ids: dict[int, tuple[ColumnId, ...]] = field(default_factory=dict)
+    _slices: dict[tuple[int, str], Rows] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
@@ -145,10 +149,14 @@ class LakeTruth:
         return snapshot <= self.head
 
     def columns(self, snapshot: int) -> tuple[Column, ...]:
-        return columns_of_table(self.con, self._at(snapshot))
+        if snapshot not in self._columns:
+            self._columns[snapshot] = columns_of_table(self.con, self._at(snapshot))
+        return self._columns[snapshot]
 
     def ids(self, snapshot: int) -> tuple[ColumnId, ...]:
-        return tuple((column.origin, column.number) for column in self._numbered(snapshot))
+        if snapshot not in self._ids:
+            self._ids[snapshot] = tuple((column.origin, column.number) for column in self._numbered(snapshot))
+        return self._ids[snapshot]
 
     def defaults(self, snapshot: int) -> Mapping[ColumnId, Cell]:
         """Of every column, also of those that were there from the beginning."""
@@ -156,8 +164,10 @@ class LakeTruth:
         return {(one.origin, one.number): self._shown(one.default, column.type) for one, column in columns}
 
     def slice(self, snapshot: int, value: str) -> Rows:
-        where = f"CAST({name(self.routing)} AS VARCHAR) = {quote(value)}"
-        return rows_of(self.con, self._at(snapshot), self.columns(snapshot), where)
+        if (snapshot, value) not in self._slices:
+            where = f"CAST({name(self.routing)} AS VARCHAR) = {quote(value)}"
+            self._slices[snapshot, value] = rows_of(self.con, self._at(snapshot), self.columns(snapshot), where)
+        return self._slices[snapshot, value]
 
     def appended(self, snapshot: int, value: str) -> Rows:
         raise LookupError("a source does not remember what was deleted from it")

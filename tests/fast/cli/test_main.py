@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -15,14 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.fast.cli.fake_control import FakeControl, serving, status
+from tests.fast.prepared import started, viaduck
 from tests.servers.ports import free_port
 
 ERROR = {"type": "access_denied", "message": "no [right] here", "hint": "grant it", "retryable": False, "since": "…"}
-
-
-def viaduck(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "services.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environ})
 
 
 @pytest.fixture
@@ -61,6 +56,15 @@ def test_a_file_that_can_not_be_read_ends_every_command_with_2(command: str, tmp
     assert done.returncode == 2, done.stderr
     assert "nowhere.yaml" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("nonsense",), 2), (("status", "--url", "http://127.0.0.1:1"), 3)])
+def test_a_process_that_imports_the_command_line_itself_does_what_a_prepared_one_does(
+    arguments: tuple[str, ...], code: int
+) -> None:
+    done, prepared = started(*arguments), viaduck(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (code, prepared.stdout, prepared.stderr)
+    assert prepared.returncode == code
 
 
 def test_a_control_that_does_not_answer_ends_with_3() -> None:

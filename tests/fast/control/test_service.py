@@ -24,6 +24,7 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.topics import Topics, ensure
+from tests.fast import prepared
 from tests.fast.asking import HTTP
 from tests.fast.control.examples import frontier, problem, progress
 from tests.fast.control.files import destination, make_source, write
@@ -42,7 +43,7 @@ class Running:
     folder: Path
     bootstrap: str
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    process: prepared.Prepared | None = None
     kept: dict[str, Destination | None] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
     pipeline_store: list[PipelineDocument] = field(default_factory=list)
@@ -75,10 +76,8 @@ class Running:
 
     def run(self, place: Path) -> None:
         """Start it with a file, or with a folder of files."""
-        command = [sys.executable, "-m", "services.cli.main", "control", "-c", str(place)]
-        environ = {**os.environ, **ENVIRON, BOOTSTRAP: self.bootstrap}
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+        environ, log = {**os.environ, **ENVIRON, BOOTSTRAP: self.bootstrap}, self.folder / "log"
+        self.process = prepared.start(("control", "-c", str(place)), environ, log, log, prepared.CONTROL)
 
     def serving(self, *ids: str, **sections: Any) -> None:
         self.start(*ids, **sections)
@@ -116,7 +115,7 @@ class Running:
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+            self.process.wait(START_WITHIN_S)
         self.follower.stop()
         self.publisher.close()
 

@@ -12,8 +12,8 @@ import yaml
 
 from shared.config.deployment import load_all
 from tests.fast.cli.fake_control import FakeControl, serving, status
-from tests.fast.cli.test_main import viaduck
 from tests.fast.control.files import make_source
+from tests.fast.prepared import viaduck
 
 
 class Two(FakeControl):
