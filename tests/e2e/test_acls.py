@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import yaml
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from viaduck_client import ClientError
 
 from services.cli.runtime.client import Control
@@ -18,11 +21,16 @@ from shared.kafka.topics import Topics, ensure
 from tests.e2e.apart import Apart
 from tests.e2e.deployment import Deployment, reached
 from tests.e2e.parts import Parts
+from tests.e2e.phases import phase
+from tests.e2e.test_topic_acls import EACH, WITHIN_S, make, send
 from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
-from tests.servers.kafka_security import grant_service
+from tests.servers.kafka_security import grant_service, grant_topic
 from tests.servers.ports import free_port
 from tests.signed import SIGNING
+
+CLICKS = "clicks"
+"""The pipeline that lands a topic, and its destination."""
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +40,10 @@ def broker() -> Iterator[Kafka]:
 
 
 class Deployed:
-    """A deployment whose services run one by one, each with the rights of its own user."""
+    """A deployment whose services run one by one, each with the rights of its own user: a pipeline of a lake, and one
+    that lands a topic of the same broker. Rights to topics and groups of the one are none to those of the other."""
 
-    def __init__(self, folder: Path, kafka: Kafka) -> None:
+    def __init__(self, folder: Path, kafka: Kafka, topic: str) -> None:
         assert kafka.security is not None
         parts = Parts(kafka=kafka)
         prefix = parts.sections["kafka"]["topic_prefix"]
@@ -43,11 +52,23 @@ class Deployed:
         properties["sasl.username_env"] = "KAFKA_USER"
         parts.sections |= {name: {"port": free_port()} for name in ("reader", "applier")}
         parts.environ["KAFKA_USER"] = "whoever"
-        self.deployment = Deployment(folder, 41, parts=parts)
-        self.services = Apart(self.deployment.file, self.deployment.port, self.deployment.environ, kafka.security)
+        self.deployment, self._kafka, self._topic = Deployment(folder, 41, parts=parts), kafka, topic
+        self.group = f"{prefix}.{CLICKS}"
+        files = [self.deployment.file, self._clicks(folder)]
+        self.services = Apart(files, self.deployment.port, self.deployment.environ, kafka.security)
         self._control = Control(self.services.url, timeout_s=5.0)
         for service in SERVICES:
             grant_service(kafka._admin(), service, prefix)
+            grant_topic(kafka._admin(), service, topic, CLICKS, prefix)
+
+    def _clicks(self, folder: Path) -> Path:
+        lake = {"catalog": f"sqlite:{folder}/clicks.sqlite", "data_path": f"{folder}/clicks", "table": CLICKS}
+        (file := folder / f"{CLICKS}.yaml").write_text(yaml.safe_dump({
+            "pipeline": CLICKS, "source": {"kind": "kafka", "topic": self._topic}, "routing": {},
+            "kafka": self.deployment.parts.sections["kafka"],
+            "flush": {"seconds": 0.2}, "poll": {"interval_seconds": 0.2}, "destinations": [{"id": CLICKS, **lake}],
+        }))  # fmt: skip
+        return file
 
     def is_exact(self) -> bool:
         wanted, head = {each.id for each in self.deployment.destinations}, self.deployment.source.head()
@@ -56,6 +77,21 @@ class Deployed:
         except ClientError:
             return False
 
+    def has(self, records: int) -> bool:
+        return reached(self._control.destinations(CLICKS), {CLICKS}, records)
+
+    def committed(self) -> int:
+        """Records of the topic up to which its group's offsets are."""
+        asked = [ConsumerGroupTopicPartitions(self.group, [TopicPartition(self._topic, each) for each in range(2)])]
+        admin = self._kafka._admin()  # kept: a temporary one dies in mid-request
+        answer = admin.list_consumer_group_offsets(asked)[self.group].result(WITHIN_S)
+        return sum(place.offset for place in answer.topic_partitions or ())
+
+    def ask(self, method: str, path: str, **body: Any) -> Any:
+        answer = httpx.request(method, f"{self.services.url}/v1/pipelines/{path}", timeout=60.0, **body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
     def close(self) -> None:
         self.services.end()
         self._control.close()
@@ -63,20 +99,35 @@ class Deployed:
 
 
 @pytest.mark.timeout(600)
-def test_changes_arrive_where_each_service_may_do_no_more_than_it_needs(broker: Kafka, tmp_path: Path) -> None:
-    deployed = Deployed(tmp_path, broker)
+def test_changes_arrive_and_a_topic_is_landed_where_each_service_may_do_no_more_than_it_needs(
+    broker: Kafka, tmp_path: Path
+) -> None:
+    topic = make(broker, "landed")
+    deployed = Deployed(tmp_path, broker, topic)
     services = deployed.services
     try:
         services.start("control")
         services.wait(services.answers)
         services.start("reader")
         services.start("applier")
-        services.wait(deployed.is_exact)
-        for _ in range(3):
-            deployed.deployment.step()
-        services.wait(deployed.is_exact)
-        sent = httpx.post(f"{services.url}/v1/pipelines/events/work:replay", json={}, timeout=60.0).json()
-        assert sent["sent"] == sent["matched"] > 0
+        with phase("changes of a lake arrive"):
+            services.wait(deployed.is_exact)
+            for _ in range(3):
+                deployed.deployment.step()
+            services.wait(deployed.is_exact)
+            sent = deployed.ask("POST", "events/work:replay", json={})
+            assert sent["sent"] == sent["matched"] > 0
+        with phase("a topic is landed"):
+            services.wait(lambda: deployed.has(2 * EACH))
+            send(broker, topic, b"bad")
+            services.wait(lambda: deployed.has(2 * EACH + 1))
+            (rejected,) = deployed.ask("GET", f"{CLICKS}/rejected")["items"]
+            assert rejected["reason"] == "not_json"
+            assert deployed.ask("POST", f"{CLICKS}/rejected:redrive", json={})["sent"] == 1
+            services.wait(lambda: deployed.has(2 * EACH + 2))
+            services.wait(lambda: deployed.committed() == 2 * EACH + 2)
+            proven = services.run("control", "verify", "--pipeline", CLICKS)
+            assert proven.returncode == 0, proven.stderr + proven.stdout
         services.end()
         assert deployed.deployment.findings() == []
     finally:

@@ -4,18 +4,14 @@ is refused is told with what to grant."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
 from services.cli.commands import check
@@ -23,17 +19,14 @@ from services.cli.commands.check_topic import findings
 from services.cli.output.findings import CheckFinding
 from shared.config.deployment import Deployment, load_all
 from shared.contracts.positions import Vector
-from shared.kafka.acls import SERVICES, Grant, Operation
+from shared.kafka.acls import Grant, Operation
 from shared.kafka.settings import KafkaSettings
 from shared.kafka.topic_records import Bounds, TopicRecords
-from tests.e2e.apart import Apart
 from tests.e2e.topics import wait_for
 from tests.fast.control.files import write
 from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
-from tests.servers.kafka_security import grant_all, grant_service, grant_topic
-from tests.servers.ports import free_port
-from tests.signed import KEY, SECTION, VARIABLE
+from tests.servers.kafka_security import grant_all
 
 WITHIN_S = 30.0
 EACH = 50
@@ -126,72 +119,3 @@ def test_a_wrong_password_is_told_with_the_topic_and_where_it_stands(broker: Kaf
     assert f"the topic {topic} of {broker.bootstrap} can't be read: _AUTHENTICATION" in wrong.said
     assert "the credentials in source.properties" in (wrong.hint or "")
     assert "not-the-password" not in wrong.said
-
-
-class Landed:
-    """A pipeline that lands a topic of the deployment's own broker, with services of one user each."""
-
-    def __init__(self, folder: Path, broker: Kafka, topic: str) -> None:
-        assert broker.security is not None
-        port = free_port()
-        own = {**broker.security.client(WHO), "sasl.username_env": "KAFKA_USER", "sasl.password_env": "KAFKA_PASSWORD"}
-        del own["sasl.username"], own["sasl.password"]
-        file = write(
-            folder, [{"id": "clicks", "catalog": f"sqlite:{folder}/clicks.sqlite", "table": "clicks"}],
-            pipeline="clicks", source={"kind": "kafka", "topic": topic}, routing={}, flush={"seconds": 0.2},
-            kafka={"bootstrap_servers": broker.bootstrap, "partitions": 2, "properties": own, **SECTION},
-            poll={"interval_seconds": 0.2}, server={"port": port}, state_dir=str(folder / "state"),
-            **{name: {"port": free_port()} for name in ("reader", "applier")},
-        )  # fmt: skip
-        self.file, self._at = file, f"http://127.0.0.1:{port}/v1/pipelines/clicks"
-        self.services = Apart(file, port, {**os.environ, VARIABLE: KEY}, broker.security)
-        for service in SERVICES:
-            grant_service(broker._admin(), service, "viaduck")
-            grant_topic(broker._admin(), service, topic, "clicks", "viaduck")
-
-    def has(self, records: int) -> bool:
-        found = self.ask("GET", "destinations")["items"]
-        return any((each["known_through"] or 0) >= records for each in found)
-
-    def ask(self, method: str, path: str, **body: Any) -> Any:
-        answer = httpx.request(method, f"{self._at}/{path}", timeout=60.0, **body)
-        assert answer.is_success, answer.text
-        return answer.json()
-
-    def verified(self) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "services.cli.main", "verify", "-c", str(self.file)]
-        environ = self.services.environ("control")
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environ)
-
-
-def offsets_of(broker: Kafka, group: str, topic: str) -> list[int]:
-    asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, each) for each in range(2)])]
-    admin = broker._admin()  # kept: a temporary one dies in mid-request
-    answer = admin.list_consumer_group_offsets(asked)[group].result(WITHIN_S)
-    return [place.offset for place in answer.topic_partitions or ()]
-
-
-@pytest.mark.timeout(600)
-def test_a_topic_is_landed_where_each_service_may_do_no_more_than_it_needs(broker: Kafka, tmp_path: Path) -> None:
-    topic = make(broker, "landed")
-    landed = Landed(tmp_path, broker, topic)
-    services = landed.services
-    try:
-        services.start("control")
-        services.wait(services.answers)
-        services.start("reader")
-        services.start("applier")
-        services.wait(lambda: landed.has(2 * EACH))
-        send(broker, topic, b"bad")
-        services.wait(lambda: landed.has(2 * EACH + 1))
-        (rejected,) = landed.ask("GET", "rejected")["items"]
-        assert rejected["reason"] == "not_json"
-        assert landed.ask("POST", "rejected:redrive", json={})["sent"] == 1
-        services.wait(lambda: landed.has(2 * EACH + 2))
-        services.wait(lambda: sum(offsets_of(broker, "viaduck.clicks", topic)) == 2 * EACH + 2)
-        proven = landed.verified()
-        assert proven.returncode == 0, proven.stderr + proven.stdout
-    finally:
-        services.end()
-    for service in SERVICES:
-        assert "AUTHORIZATION_FAILED" not in services.said(service)
