@@ -215,4 +215,4 @@ def test_an_applier_ends_with_1_where_spark_starts_and_no_worker_of_it_ever_does
         monkeypatch.setenv(name, value)
     done = viaduck("applier", "-c", str(file))
     assert done.returncode == 1, done.stderr
-    assert "/bin/false" in done.stderr
+    assert "services.applier.worker.daemon's stdout" in done.stderr, "it is the workers of which it dies"
