@@ -15,7 +15,6 @@ import pytest
 from tests.model.judge import judge
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
-from tests.tiers import Tier
 from tests.torture.faults.all import FAULTS
 from tests.torture.faults.processes import coming_and_going, frozen_at
 from tests.torture.points import Point
@@ -29,7 +28,7 @@ SEED = 6
 PACE_S = (0.1, 1.0)
 """Half as many steps as in the full matrix: each is work for every service, and snapshots for the oracle."""
 
-PATIENCE = 0.15
+PATIENCE = 0.3
 """Fewer steps also where something takes long, as a session does that has to be over: the first ones are what passes a
 point or meets a trouble."""
 
@@ -53,12 +52,6 @@ def rig(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """One site for all faults, so that each meets what the ones before have left."""
     with FaultRig(tmp_path_factory.mktemp("rig"), SEED, servers, pace_s=PACE_S, patience=PATIENCE) as rig:
         yield rig
-
-
-@pytest.fixture
-def whole(pytestconfig: pytest.Config) -> bool:
-    """Whether the matrix is played, or nothing is said of a tier."""
-    return bool(pytestconfig.getoption("--tier") == Tier.MATRIX.name.lower())
 
 
 @contextmanager
