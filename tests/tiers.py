@@ -262,7 +262,7 @@ LONGEST = (
 
 NIGHTLY = (
     "tests/e2e/test_pipelines.py::test_what_is_put_runs_beside_a_file_survives_a_restart_and_goes_alone[a folder]",
-    "tests/e2e/test_processes_die.py::test_services_killed_during_a_workload_lose_and_double_nothing[12-True]",
+    "tests/e2e/test_processes_die.py::test_services_and_the_whole_tree_killed_during_a_workload_lose_and_double_nothing[12-True]",
     "tests/e2e/test_topic_real_registry.py::test_records_in_each_format_land_by_the_schemas_of_a_real_registry",
     "tests/e2e/test_topics_up.py::test_the_whole_tree_killed_and_started_again_loses_and_doubles_nothing",
     "tests/e2e/test_torture.py::TestIncidents::test_silent_stall_after_the_cluster_was_recreated",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -17,10 +17,10 @@ WITHIN_S = 240.0
 
 
 class Apart:
-    """The processes of one file, which takes user and password from ``KAFKA_USER`` and ``KAFKA_PASSWORD``."""
+    """The processes of some files, which take user and password from ``KAFKA_USER`` and ``KAFKA_PASSWORD``."""
 
-    def __init__(self, file: Path, port: int, environ: Mapping[str, str], security: Security) -> None:
-        self._file, self._environ, self._security = file, environ, security
+    def __init__(self, files: Sequence[Path], port: int, environ: Mapping[str, str], security: Security) -> None:
+        self._files, self._environ, self._security = files, environ, security
         self.url = f"http://127.0.0.1:{port}"
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -28,9 +28,21 @@ class Apart:
         return {**self._environ, "KAFKA_USER": service, "KAFKA_PASSWORD": self._security.password(service)}
 
     def start(self, service: Service) -> None:
-        command = [sys.executable, "-m", "services.cli.main", service, "-c", str(self._file)]
         with self._log(service).open("ab") as log:
-            self._processes.append(subprocess.Popen(command, env=self.environ(service), stdout=log, stderr=log))
+            self._processes.append(
+                subprocess.Popen(self._command(service), env=self.environ(service), stdout=log, stderr=log)
+            )
+
+    def run(self, service: Service, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """A command to its end, with the rights of a service."""
+        return subprocess.run(
+            [*self._command(command), *options], capture_output=True, text=True, timeout=WITHIN_S, check=False,
+            env=self.environ(service),
+        )  # fmt: skip
+
+    def _command(self, command: str) -> list[str]:
+        named = [word for file in self._files for word in ("-c", str(file))]
+        return [sys.executable, "-m", "services.cli.main", command, *named]
 
     def wait(self, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WITHIN_S
@@ -56,4 +68,4 @@ class Apart:
         self._processes.clear()
 
     def _log(self, service: Service) -> Path:
-        return self._file.with_name(f"{service}.log")
+        return self._files[0].with_name(f"{service}.log")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.topics import Landing, Topic
 from tests.servers.kafka import Kafka
+from tests.tiers import Tier
 
 LINES, LINES_OF_BROKERS = 80, 20
 
@@ -36,6 +37,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def _end(name: str, text: str, lines: int) -> tuple[str, str]:
     return f"the end of {name}", "\n".join(text.splitlines()[-lines:])
+
+
+@pytest.fixture
+def whole(pytestconfig: pytest.Config) -> bool:
+    """Whether the matrix is played, or nothing is said of a tier."""
+    return bool(pytestconfig.getoption("--tier") == Tier.MATRIX.name.lower())
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A tenant's whole life over REST, on running services: every snapshot of its lake stays exact through all of it."""
+"""Operators on running services: a tenant's whole life over REST, the health of lakes, and a source that expires."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from shared.lake.catalog.reader import CatalogReader
 from shared.lake.upkeep.retention import snapshots_since
 from tests.e2e.deployment import Deployment
 from tests.e2e.parts import Parts
+from tests.e2e.phases import phase
 from tests.world.destination import Destination
+from tests.world.holdings import Holdings
 
 WITHIN_S = 120.0
 
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    made = Deployment(tmp_path, 33)
+    made = Deployment(tmp_path, 33, parts=Parts(sections={"health": {"every_seconds": 1}}))
     yield made
     made.close()
 
@@ -105,51 +107,6 @@ def _finished(viaduck: RunningViaduck) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(counters))
 
 
-@pytest.mark.timeout(900)
-def test_a_tenant_is_added_paused_reseeded_rewound_removed_and_added_again(deployment: Deployment) -> None:
-    tenant = deployment.destinations[-1]
-    deployment.declare(deployment.destinations[:-1])
-    with deployment.run() as viaduck, closing(Rest(viaduck.url, viaduck, tenant)) as rest:
-        viaduck.wait_until("readiness", viaduck.ready, 180)
-        added = rest.put()
-        assert (added.status_code, added.json()["generation"]) == (201, 1), added.text
-        deployment.step()
-        deployment.wait_until_exact(viaduck)
-
-        rest.post("pause")
-        rest.wait("a pause", state="paused")
-        before = rest.history()
-        deployment.step()
-        then = deployment.source.head()
-        assert rest.history() == before
-        rest.post("resume")
-        deployment.wait_until_exact(viaduck)
-
-        assert rest.finish(rest.post("reseed"))["state"] == "succeeded"
-        rest.wait("the second life", state="running", generation=2)
-        deployment.step()
-        rewound = rest.finish(rest.post("rewind", {"to": then}))
-        assert (rewound["state"], rewound["to"], rewound["generation"]) == ("succeeded", then, 3)
-        deployment.wait_until_exact(viaduck)
-
-        _replay_everything_three_times(deployment, viaduck, rest)
-
-        assert rest.delete("keep").status_code == 204
-        assert rest.show() is None
-        deployment.step()
-        assert (back := rest.put()).status_code == 201, back.text
-        assert back.json()["generation"] == 4
-        deployment.wait_until_exact(viaduck)
-
-        dropped = rest.finish(rest.delete("drop"))
-        assert (dropped["state"], rest.show()) == ("succeeded", None)
-        assert rest.put().json()["generation"] == 6
-        deployment.wait_until_exact(viaduck)
-        lives = [each["generation"] for each in reversed(rest.history()) if each["kind"] in ("seed", "drop")]
-        assert lives == [1, 2, 3, 4, 5, 6]
-    assert deployment.findings() == []
-
-
 def _expire(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "services.cli.main", "source", "expire", "-c", str(deployment.file), *words]
     return subprocess.run(command, env=deployment.environ, capture_output=True, text=True, timeout=120, check=False)
@@ -161,7 +118,10 @@ def _expire_beside_a_stopped_one(deployment: Deployment, viaduck: RunningViaduck
     with closing(Rest(viaduck.url, viaduck, stopped)) as rest:
         rest.post("stop")
         position = rest.show()["position"]
+        missed = Holdings(stopped, deployment.source.truth)
         _step_to(deployment, position + 2)
+        while missed.first_change(position, deployment.source.head() - 1) is None:
+            deployment.step()
         deployment.wait_until_exact_for(viaduck, *(each.id for each in others))
         viaduck.wait_until("control's look at the source", lambda: _expire(deployment).returncode == 0, WITHIN_S)
         assert _retained(deployment)[0] == position
@@ -188,23 +148,74 @@ def _retained(deployment: Deployment) -> list[int]:
         return [each.id for each in snapshots_since(catalog, 0, 10_000)]
 
 
-@pytest.mark.timeout(600)
-def test_the_health_of_every_lake_is_told_and_the_source_expires_beside_a_stopped_destination(tmp_path: Path) -> None:
-    deployment = Deployment(tmp_path, 34, parts=Parts(sections={"health": {"every_seconds": 1}}))
-    with closing(deployment), deployment.run() as viaduck:
-        deployment.step()
-        deployment.wait_until_exact(viaduck)
-        head, truth = deployment.source.head(), deployment.source.truth
-        wanted = {each.id: sum(truth.slice(head, each.value).values()) for each in deployment.destinations}
+def _lives(deployment: Deployment, viaduck: RunningViaduck, rest: Rest) -> None:
+    """A tenant that is not in the file is added, paused, reseeded, rewound, removed and added again."""
+    added = rest.put()
+    assert (added.status_code, added.json()["generation"]) == (201, 1), added.text
+    deployment.step()
+    deployment.wait_until_exact(viaduck)
 
-        def told() -> bool:
-            found = httpx.get(f"{viaduck.url}/v1/pipelines/events/health", timeout=30.0).json()
-            rows = {each["id"]: each["rows"] for each in found["items"]}
-            return found["source"]["oldest_snapshot"] == 0 and rows == wanted
+    rest.post("pause")
+    rest.wait("a pause", state="paused")
+    before = rest.history()
+    deployment.step()
+    then = deployment.source.head()
+    assert rest.history() == before
+    rest.post("resume")
+    deployment.wait_until_exact(viaduck)
 
-        viaduck.wait_until("the health of all lakes", told, WITHIN_S)
-        exposed = viaduck.metrics()
-        assert all(f'viaduck_lake_files{{destination="{each}"' in exposed for each in wanted)
-        assert "viaduck_source_lake_snapshots{" in exposed
-        _expire_beside_a_stopped_one(deployment, viaduck)
-        assert deployment.findings() == []
+    assert rest.finish(rest.post("reseed"))["state"] == "succeeded"
+    rest.wait("the second life", state="running", generation=2)
+    deployment.step()
+    rewound = rest.finish(rest.post("rewind", {"to": then}))
+    assert (rewound["state"], rewound["to"], rewound["generation"]) == ("succeeded", then, 3)
+    deployment.wait_until_exact(viaduck)
+
+    _replay_everything_three_times(deployment, viaduck, rest)
+
+    assert rest.delete("keep").status_code == 204
+    assert rest.show() is None
+    deployment.step()
+    assert (back := rest.put()).status_code == 201, back.text
+    assert back.json()["generation"] == 4
+    deployment.wait_until_exact(viaduck)
+
+    dropped = rest.finish(rest.delete("drop"))
+    assert (dropped["state"], rest.show()) == ("succeeded", None)
+    assert rest.put().json()["generation"] == 6
+    deployment.wait_until_exact(viaduck)
+    lives = [each["generation"] for each in reversed(rest.history()) if each["kind"] in ("seed", "drop")]
+    assert lives == [1, 2, 3, 4, 5, 6]
+
+
+def _health_is_told(deployment: Deployment, viaduck: RunningViaduck) -> None:
+    head, truth = deployment.source.head(), deployment.source.truth
+    wanted = {each.id: sum(truth.slice(head, each.value).values()) for each in deployment.destinations}
+
+    def told() -> bool:
+        found = httpx.get(f"{viaduck.url}/v1/pipelines/events/health", timeout=30.0).json()
+        rows = {each["id"]: each["rows"] for each in found["items"]}
+        return found["source"]["oldest_snapshot"] == 0 and rows == wanted
+
+    viaduck.wait_until("the health of all lakes", told, WITHIN_S)
+    exposed = viaduck.metrics()
+    assert all(f'viaduck_lake_files{{destination="{each}"' in exposed for each in wanted)
+    assert "viaduck_source_lake_snapshots{" in exposed
+
+
+@pytest.mark.timeout(900)
+def test_a_tenant_lives_through_it_all_the_health_of_lakes_is_told_and_the_source_expires_beside_a_stopped_one(
+    deployment: Deployment,
+) -> None:
+    tenant = deployment.destinations[-1]
+    deployment.declare(deployment.destinations[:-1])
+    with deployment.run() as viaduck:
+        viaduck.wait_until("readiness", viaduck.ready, 180)
+        with phase("a tenant lives"), closing(Rest(viaduck.url, viaduck, tenant)) as rest:
+            _lives(deployment, viaduck, rest)
+            assert deployment.findings() == []
+        with phase("health is told"):
+            _health_is_told(deployment, viaduck)
+        with phase("the source expires"):
+            _expire_beside_a_stopped_one(deployment, viaduck)
+            assert deployment.findings() == []

@@ -23,6 +23,8 @@ from tests.torture.fleet import Fleet
 from tests.world.destination import Destination
 from tests.world.holdings import Holdings
 
+SEED = 42
+
 AWAY_S = float(os.environ.get("VIADUCK_AWAY_S", "8"))
 """How long; an operator's minute takes as long in every run."""
 
@@ -36,12 +38,12 @@ READY_S = 180.0
 class Scene:
     """Services one by one, tenants' lakes in a folder, and a registry that alone is on Postgres."""
 
-    def __init__(self, folder: Path, seed: int, kafka: Kafka, postgres: Postgres) -> None:
-        database = f"registry_{seed}_{os.getpid()}"
+    def __init__(self, folder: Path, kafka: Kafka, postgres: Postgres) -> None:
+        database = f"registry_{SEED}_{os.getpid()}"
         postgres.create_database(database)
         parts = Parts(kafka=kafka, sections={"registry": {"url_env": "REGISTRY_URL"}})
         parts.environ["REGISTRY_URL"] = postgres.uri(database)
-        self.deployment = Deployment(folder, seed, parts=parts)
+        self.deployment = Deployment(folder, SEED, parts=parts)
         self.fleet = Fleet(
             [self.deployment.file], folder / "logs", self.deployment.port, self.deployment.environ, appliers=1
         )
@@ -90,15 +92,15 @@ def through(destination: Destination) -> int:
     return int(json.loads(newest.extra_info)["through"])
 
 
-@pytest.fixture
-def scene(tmp_path: Path, kafka: Kafka, postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[Scene]:
-    with closing(Scene(tmp_path, request.param, kafka, postgres)) as scene, scene.fleet:
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, postgres: Postgres) -> Iterator[Scene]:
+    """Each test leaves everybody there, running and at the head."""
+    with closing(Scene(tmp_path_factory.mktemp("scene"), kafka, postgres)) as scene, scene.fleet:
         scene.begin()
         yield scene
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("scene", [41], indirect=True)
 def test_while_control_is_dead_every_change_still_arrives(scene: Scene) -> None:
     control = scene.fleet.members["control"]
     control.held = True
@@ -114,7 +116,6 @@ def test_while_control_is_dead_every_change_still_arrives(scene: Scene) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("scene", [42], indirect=True)
 def test_while_the_registry_is_stopped_only_changes_by_operators_wait(scene: Scene, postgres: Postgres) -> None:
     postgres.stop()
     try:

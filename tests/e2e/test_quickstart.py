@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from shared.lake.connection.engine import connect
+from tests.fast.waiting import eventually
 from tests.servers.ports import free_port
 from tests.servers.postgres import Postgres
 from tests.servers.s3 import S3
@@ -23,6 +25,8 @@ from tests.servers.s3 import S3
 PAGE = (Path(__file__).resolve().parents[2] / "docs/quickstart.md").read_text()
 LAKES = ("source", "quacksworth", "mallardine")
 WITHIN_S = 180.0
+HEAD = 4
+"""The source's snapshot after all that the page changes."""
 
 
 def blocks(language: str) -> list[str]:
@@ -82,6 +86,15 @@ class Reader:
         assert process.returncode == 0, (command, said, (self._folder / "log").read_text())
         return said
 
+    def has_caught_up(self) -> bool:
+        """What the page tells its reader to wait for: asking costs less than a command that asks."""
+        try:
+            control = httpx.get(f"http://127.0.0.1:{self._port}/v1/pipelines", timeout=10.0)
+        except httpx.HTTPError:
+            return False
+        (pipeline,) = control.json()["items"]
+        return bool(pipeline["caught_up"] and pipeline["source_snapshot"] == HEAD)
+
     def log(self) -> str:
         return (self._folder / "log").read_text()
 
@@ -110,6 +123,7 @@ def test_the_page_says_what_its_commands_say(reader: Reader) -> None:
     with reader.starts("viaduck up -c viaduck.yaml") as up:
         try:
             reader.statements(1)
+            eventually(reader.has_caught_up, WITHIN_S)
             assert _comes(reader, "viaduck status -c viaduck.yaml", status)
         finally:
             psutil.Process(up.pid).send_signal(signal.SIGTERM)

@@ -1,12 +1,13 @@
-"""A topic of a real broker that fans out to tenants under ``viaduck up``."""
+"""Topics of a real broker that fan out to tenants under ``viaduck up``: one deployment has a pipeline for each."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.world.topic_witness import TopicWitness
 
 WITHIN_S = 180.0
 UNROUTED = "viaduck_unrouted_rows_total{"
+PLAIN, KEYED = "events", "keyed"
 TENANTS = ("acme", "globex", "initech")
 APPEARS = "hooli"
 BY_KEY = {
@@ -38,23 +40,28 @@ BY_KEY = {
 
 
 class Tenants:
-    """A pipeline that routes a topic to three lakes; ``more`` is what its sections have besides."""
+    """A pipeline that routes a topic to three lakes; ``more`` is what its sections have besides, and ``common`` what
+    those of all pipelines have."""
 
-    def __init__(self, folder: Path, topic: Topic, more: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, files: Path, name: str, topic: Topic, common: Mapping[str, Any], more: Mapping[str, Any] | None = None
+    ) -> None:
         sections: Mapping[str, Any] = {"source": {}, "routing": {}, **(more or {})}
-        self.topic, self.file, self.port = topic, folder / "viaduck.yaml", free_port()
-        self.prefix, self.log = f"v-{topic.name}", folder / "up.log"
+        self.topic, self.name, self.file, folder = topic, name, files / f"{name}.yaml", files.parent / name
+        folder.mkdir()
+        self.url = f"http://127.0.0.1:{common['server']['port']}"
+        self.rejected = f"{common['kafka']['topic_prefix']}.rejected.{name}"
         self.lakes = {
             each: ResolvedLake(f"sqlite:{folder}/{each}.sqlite", None, str(folder / each))
             for each in (*TENANTS, APPEARS)
         }
         self.oracles = {
-            each: TopicOracle(Destination(Lake(lake.catalog, lake.data_path), "events", "events", each, each))
+            each: TopicOracle(Destination(Lake(lake.catalog, lake.data_path), "events", name, each, each))
             for each, lake in self.lakes.items()
         }
         self.witness = TopicWitness(topic.kafka.bootstrap, topic.name, keyed=bool(sections["routing"]))
         self.file.write_text(yaml.safe_dump({
-            "pipeline": "events",
+            "pipeline": name,
             "source": {
                 "kind": "kafka", "topic": topic.name,
                 "columns": [{"name": "tenant", "path": "$.tenant", "type": "VARCHAR"}],
@@ -62,10 +69,8 @@ class Tenants:
             },
             "routing": {"field": "tenant", **sections["routing"]},
             "flush": {"seconds": 0.2},
-            "kafka": {"bootstrap_servers": topic.kafka.bootstrap, "topic_prefix": self.prefix},
             "poll": {"interval_seconds": 0.2},
-            "server": {"port": self.port},
-            "state_dir": str(folder / "state"),
+            **common,
             "destinations": [
                 {"id": each, "routing_value": each, "catalog": lake.catalog, "data_path": lake.data_path,
                  "table": "events"}
@@ -76,25 +81,45 @@ class Tenants:
             "appear": {"policy": "propose"},
         }))  # fmt: skip
 
-    def viaduck(self, *arguments: str, code: int = 0) -> str:
-        command, *options = arguments
-        whole = [sys.executable, "-m", "services.cli.main", command, "-c", str(self.file), *options]
+    def viaduck(self, command: str, place: Path, *options: str, code: int = 0) -> str:
+        whole = [sys.executable, "-m", "services.cli.main", command, "-c", str(place), *options]
         done = subprocess.run(whole, capture_output=True, text=True, timeout=WITHIN_S, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
-    def run(self) -> RunningViaduck:
-        return RunningViaduck(self.file, f"http://127.0.0.1:{self.port}", "events", self.log)
+    def destinations(self) -> dict[str, dict[str, Any]]:
+        """What control says of each."""
+        try:
+            answer = httpx.get(f"{self.url}/v1/pipelines/{self.name}/destinations", timeout=30.0)
+        except httpx.HTTPError:  # it starts
+            return {}
+        return {each["id"]: each for each in answer.json()["items"]} if answer.is_success else {}
+
+    def are_at(self, records: int, names: tuple[str, ...] = TENANTS) -> bool:
+        found = {each: status["known_through"] or 0 for each, status in self.destinations().items()}
+        return found.keys() == set(names) and min(found.values()) >= records
+
+    def lags(self) -> dict[str, int | None]:
+        return {each: status["topic"]["lag_records"] for each, status in self.destinations().items()}
+
+    def unrouted(self, viaduck: RunningViaduck) -> tuple[set[tuple[str, int, str]], float]:
+        """The proposals, and how many records the metrics count."""
+        shown = httpx.get(f"{self.url}/v1/pipelines/{self.name}/proposals", timeout=30.0).json()["items"]
+        mine = f'pipeline="{self.name}"'
+        lines = [line for line in viaduck.metrics().splitlines() if line.startswith(UNROUTED) and mine in line]
+        counted = sum(float(line.split()[-1]) for line in lines)
+        return {(each["routing_value"], each["rows"], each["reason"]) for each in shown}, counted
 
     def accept(self, value: str) -> None:
-        proposals = f"http://127.0.0.1:{self.port}/v1/pipelines/events/proposals"
+        proposals = f"{self.url}/v1/pipelines/{self.name}/proposals"
         with httpx.Client(timeout=30.0) as rest:
             (shown,) = [each for each in rest.get(proposals).json()["items"] if each["routing_value"] == value]
             answer = rest.post(f"{proposals}/{shown['id']}:accept")
         assert answer.status_code == 201, answer.text
 
     def proofs(self, code: int) -> dict[str, Any]:
-        lines = [json.loads(line) for line in self.viaduck("verify", "--json", code=code).splitlines()]
+        said = self.viaduck("verify", self.file.parent, "--pipeline", self.name, "--json", code=code)
+        lines = map(json.loads, said.splitlines())
         return {each["destination"]: each for each in lines if "destination" in each}
 
     def findings(self, world: duckdb.DuckDBPyConnection, names: Sequence[str] = TENANTS) -> list[str]:
@@ -118,39 +143,65 @@ class Tenants:
             return con.execute(sql).fetchall()
 
 
-@pytest.fixture
-def topic(kafka: Kafka) -> Topic:
-    return Topic(kafka, 2)
+@dataclass(frozen=True)
+class Routed:
+    """What runs, and the pipeline of each topic, whose first records were there before it."""
+
+    viaduck: RunningViaduck
+    plain: Tenants
+    keyed: Tenants
+
+
+@pytest.fixture(scope="module")
+def routed(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Routed]:
+    """Each test has a pipeline of its own."""
+    folder = tmp_path_factory.mktemp("routed")
+    (files := folder / "files").mkdir()
+    port = free_port()
+    common = {
+        "kafka": {"bootstrap_servers": kafka.bootstrap, "topic_prefix": f"v{port}"},
+        "server": {"port": port},
+        "state_dir": str(folder / "state"),
+    }
+    plain = Tenants(files, PLAIN, Topic(kafka, 2), common)
+    keyed = Tenants(files, KEYED, Topic(kafka, 2), common, BY_KEY)
+    for number in range(40):
+        plain.topic.send({"tenant": TENANTS[number % 2], "id": number}, partition=number % 2)
+    plain.topic.send({"tenant": None, "id": 98}, {"tenant": APPEARS, "id": 99}, {"id": 97}, b"no JSON", None)
+    plain.topic.send({"tenant": "acme", "only_acme": 1}, partition=1)
+    for key in ("moves", "goes", "moved before", "stays"):
+        keyed.topic.send({"tenant": "acme", "first": key}, key=key)
+    keyed.topic.send({"tenant": "globex"}, key="loses its tenant", partition=1)
+    keyed.topic.send({"tenant": "globex"}, key="moved before")
+    keyed.topic.send(b"no JSON", key="stays")
+    keyed.topic.send({"tenant": 5}, key="stays")
+    keyed.topic.send({"first": "of no tenant"}, None, key="strange")
+    with RunningViaduck(files, f"http://127.0.0.1:{port}", PLAIN, folder / "up.log") as viaduck:
+        yield Routed(viaduck, plain, keyed)
 
 
 @pytest.mark.timeout(600)
 def test_each_tenant_holds_its_records_and_what_is_of_no_tenant_is_counted_and_offered(
-    topic: Topic, tmp_path: Path, world: duckdb.DuckDBPyConnection
+    routed: Routed, world: duckdb.DuckDBPyConnection
 ) -> None:
-    tenants = Tenants(tmp_path, topic)
-    for number in range(40):
-        topic.send({"tenant": TENANTS[number % 2], "id": number}, partition=number % 2)
-    topic.send({"tenant": None, "id": 98}, {"tenant": APPEARS, "id": 99}, {"id": 97}, b"no JSON", None)
-    topic.send({"tenant": "acme", "only_acme": 1}, partition=1)
-    assert "; 41 go to the file's destinations, 1 are of 1 values" in tenants.viaduck("check")
-    with tenants.run() as viaduck:
-        viaduck.wait_until("all to be there", lambda: _are_at(viaduck, 46), WITHIN_S)
-        snapshots = {each: tenants.query(each, "SELECT count(*) FROM dst.snapshots()") for each in TENANTS}
-        topic.send({"tenant": "acme", "id": 100}, {"tenant": 5, "id": 101})
-        viaduck.wait_until("what came later", lambda: _are_at(viaduck, 48), WITHIN_S)
-        quiet = [each for each in TENANTS if tenants.query(each, "SELECT count(*) FROM dst.snapshots()")
-                 == snapshots[each]]  # fmt: skip
-        viaduck.wait_until("no lag to be shown", lambda: _lags(viaduck) == dict.fromkeys(TENANTS, 0), WITHIN_S)
-        viaduck.wait_until("a proposal", lambda: _unrouted(viaduck) == ({(APPEARS, 1, "asks")}, 4), WITHIN_S)
-        tenants.accept(APPEARS)
-        viaduck.wait_until("what appeared", lambda: _are_at(viaduck, 48, (*TENANTS, APPEARS)), WITHIN_S)
-        viaduck.wait_until("no proposal", lambda: _unrouted(viaduck) == (set(), 4), WITHIN_S)
+    viaduck, tenants = routed.viaduck, routed.plain
+    assert "; 41 go to the file's destinations, 1 are of 1 values" in tenants.viaduck("check", tenants.file)
+    viaduck.wait_until("all to be there", lambda: tenants.are_at(46), WITHIN_S)
+    snapshots = tenants.snapshots()
+    tenants.topic.send({"tenant": "acme", "id": 100}, {"tenant": 5, "id": 101})
+    viaduck.wait_until("what came later", lambda: tenants.are_at(48), WITHIN_S)
+    quiet = [each for each, count in tenants.snapshots().items() if count == snapshots[each]]
+    viaduck.wait_until("no lag to be shown", lambda: tenants.lags() == dict.fromkeys(TENANTS, 0), WITHIN_S)
+    viaduck.wait_until("a proposal", lambda: tenants.unrouted(viaduck) == ({(APPEARS, 1, "asks")}, 4), WITHIN_S)
+    tenants.accept(APPEARS)
+    viaduck.wait_until("what appeared", lambda: tenants.are_at(48, (*TENANTS, APPEARS)), WITHIN_S)
+    viaduck.wait_until("no proposal", lambda: tenants.unrouted(viaduck) == (set(), 4), WITHIN_S)
     assert quiet == ["globex", "initech"]
     assert tenants.findings(world, (*TENANTS, APPEARS)) == []
     assert tenants.query("initech", "SELECT count(*) FROM dst.main.events") == [(0,)]
     there = "SELECT count(*) FROM (DESCRIBE dst.main.events) WHERE column_name = 'only_acme'"
     assert [tenants.query(each, there) for each in TENANTS] == [[(1,)], [(0,)], [(0,)]]
-    rejected = read_all(topic.kafka, f"{tenants.prefix}.rejected.events")
+    rejected = read_all(tenants.topic.kafka, tenants.rejected)
     told = {(headers["viaduck-reason"], headers["viaduck-offset"]) for _, _, headers in rejected}
     assert told == {("not_json", "23"), ("type_mismatch", "26")}
     assert {each: found["rows"] for each, found in tenants.proofs(0).items()} == {
@@ -164,35 +215,28 @@ def test_each_tenant_holds_its_records_and_what_is_of_no_tenant_is_counted_and_o
 
 @pytest.mark.timeout(600)
 def test_a_key_is_where_its_newest_record_goes_and_no_tenant_that_it_does_not_concern_gets_a_snapshot(
-    topic: Topic, tmp_path: Path, world: duckdb.DuckDBPyConnection
+    routed: Routed, world: duckdb.DuckDBPyConnection
 ) -> None:
-    tenants = Tenants(tmp_path, topic, BY_KEY)
-    for key in ("moves", "goes", "moved before", "stays"):
-        topic.send({"tenant": "acme", "first": key}, key=key)
-    topic.send({"tenant": "globex"}, key="loses its tenant", partition=1)
-    topic.send({"tenant": "globex"}, key="moved before")
-    topic.send(b"no JSON", key="stays")
-    topic.send({"tenant": 5}, key="stays")
-    topic.send({"first": "of no tenant"}, None, key="strange")
-    assert "each at the destination of its newest record only" in tenants.viaduck("check")
-    with tenants.run() as viaduck:
-        viaduck.wait_until("all to be there", lambda: _are_at(viaduck, 10), WITHIN_S)
-        assert tenants.keys("acme") == ["goes", "moves", "stays"]
-        snapshots = tenants.snapshots()
-        topic.send({"tenant": "globex", "second": 1}, key="moved before")
-        viaduck.wait_until("a record of globex alone", lambda: _are_at(viaduck, 11), WITHIN_S)
-        concerned = [each for each, count in tenants.snapshots().items() if count != snapshots[each]]
-        topic.send({"tenant": "globex"}, key="moves")
-        topic.send(None, key="goes")
-        topic.send({"tenant": None}, key="loses its tenant", partition=1)
-        viaduck.wait_until("what came last", lambda: _are_at(viaduck, 14), WITHIN_S)
-        viaduck.wait_until("unrouted records", lambda: _unrouted(viaduck) == (set(), 2), WITHIN_S)
+    viaduck, tenants = routed.viaduck, routed.keyed
+    topic = tenants.topic
+    assert "each at the destination of its newest record only" in tenants.viaduck("check", tenants.file)
+    viaduck.wait_until("all to be there", lambda: tenants.are_at(10), WITHIN_S)
+    assert tenants.keys("acme") == ["goes", "moves", "stays"]
+    snapshots = tenants.snapshots()
+    topic.send({"tenant": "globex", "second": 1}, key="moved before")
+    viaduck.wait_until("a record of globex alone", lambda: tenants.are_at(11), WITHIN_S)
+    concerned = [each for each, count in tenants.snapshots().items() if count != snapshots[each]]
+    topic.send({"tenant": "globex"}, key="moves")
+    topic.send(None, key="goes")
+    topic.send({"tenant": None}, key="loses its tenant", partition=1)
+    viaduck.wait_until("what came last", lambda: tenants.are_at(14), WITHIN_S)
+    viaduck.wait_until("unrouted records", lambda: tenants.unrouted(viaduck) == (set(), 2), WITHIN_S)
     assert concerned == ["globex"]
     assert tenants.findings(world) == []
     assert {each: tenants.keys(each) for each in TENANTS} == {
         "acme": ["stays"], "globex": ["moved before", "moves"], "initech": []
     }  # fmt: skip
-    rejected = read_all(topic.kafka, f"{tenants.prefix}.rejected.events")
+    rejected = read_all(topic.kafka, tenants.rejected)
     told = {(headers["viaduck-reason"], headers["viaduck-offset"]) for _, _, headers in rejected}
     assert told == {("not_json", "5"), ("type_mismatch", "6")}
     assert {each: found["rows"] for each, found in tenants.proofs(0).items()} == {"acme": 1, "globex": 2, "initech": 0}
@@ -200,19 +244,3 @@ def test_a_key_is_where_its_newest_record_goes_and_no_tenant_that_it_does_not_co
     tenants.query("globex", "DELETE FROM dst.main.events WHERE _kafka_key = 'moves'")
     proofs = tenants.proofs(1)
     assert (proofs["acme"]["extra"], proofs["globex"]["missing"], proofs["initech"]["result"]) == (1, 1, "equal")
-
-
-def _lags(viaduck: RunningViaduck) -> dict[str, int | None]:
-    return {each["id"]: each["topic"]["lag_records"] for each in viaduck.destinations()}
-
-
-def _are_at(viaduck: RunningViaduck, records: int, names: tuple[str, ...] = TENANTS) -> bool:
-    found = {each["id"]: each["known_through"] or 0 for each in viaduck.destinations()}
-    return found.keys() == set(names) and min(found.values()) >= records
-
-
-def _unrouted(viaduck: RunningViaduck) -> tuple[set[tuple[str, int, str]], float]:
-    """The proposals, and how many records the metrics count."""
-    shown = httpx.get(f"{viaduck.url}/v1/pipelines/events/proposals", timeout=30.0).json()["items"]
-    counted = [line.split()[-1] for line in viaduck.metrics().splitlines() if line.startswith(UNROUTED)]
-    return {(each["routing_value"], each["rows"], each["reason"]) for each in shown}, sum(map(float, counted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -14,9 +15,12 @@ import psutil
 import pytest
 
 from services.cli.up.process_specs import BROKER, CONTROL, READER, SERVICES
+from shared.kafka.embedded import EmbeddedBroker
+from shared.kafka.settings import BOOTSTRAP
 from shared.lake.connection.engine import connect
 from tests.fast.waiting import eventually
 from tests.servers.ports import free_port
+from tests.signed import ENVIRON
 
 FILE = """
 source: {{catalog: "sqlite:source.sqlite", data_path: "data", table: "events"}}
@@ -183,10 +187,32 @@ def test_time_that_is_over_ends_once_with_1_and_names_who_is_not_there(file: Pat
     assert "Not done in time:" in done.stderr
 
 
+DIES = """
+import os, sys
+if "applier" in sys.orig_argv:
+    os._exit(1)
+"""
+"""Python runs it when it starts."""
+
+
 def test_once_ends_with_1_where_a_service_dies_at_every_start_and_names_it(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", "/bin/false")  # Spark starts, and no worker of it ever does
+    (folder := file.parent / "broken").mkdir()
+    (folder / "sitecustomize.py").write_text(DIES)
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     done = viaduck("up", "-c", str(file), "--once")
     assert done.returncode == 1, done.stderr
     assert "The applier has died 4 times in a row, the last time with exit code 1. Its log says why." in done.stderr
+
+
+def test_an_applier_ends_with_1_where_spark_starts_and_no_worker_of_it_ever_does(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/bin/false")
+    broker = EmbeddedBroker()
+    for name, value in {**ENVIRON, BOOTSTRAP: broker.bootstrap}.items():
+        monkeypatch.setenv(name, value)
+    done = viaduck("applier", "-c", str(file))
+    assert done.returncode == 1, done.stderr
+    assert "services.applier.worker.daemon's stdout" in done.stderr, "it is the workers of which it dies"

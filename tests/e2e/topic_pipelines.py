@@ -17,6 +17,7 @@ from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect
+from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_port
 
@@ -65,6 +66,15 @@ class TopicPipelines:
             return False
         found = answer.json()
         return bool(found["known_through"] == records and found["topic"] and found["topic"]["lag_records"] == 0)
+
+    def ask_each(self, action: str) -> None:
+        """Let an operator do something to the destination of each pipeline, and wait until control shows it."""
+        state = {"pause": "paused", "resume": "running"}[action]
+        for name in self.names:
+            place = f"{self._url}/v1/pipelines/{name}/destinations/{name}"
+            answer = httpx.post(f"{place}:{action}", timeout=30.0)
+            assert answer.is_success, answer.text
+            eventually(lambda at=place: httpx.get(at, timeout=30.0).json()["state"] == state)  # type: ignore[misc]
 
     def rejected(self, name: str) -> list[dict[str, Any]]:
         """What control shows of its rejected records, in the order of a topic of one partition."""

@@ -23,8 +23,14 @@ from shared.runtime.java import java_home, look
 from tests.cache import locked
 
 FOLDER = Path(sys.prefix) / "share" / "viaduck"
+NO_CONF = FOLDER / "no-spark-conf"
+"""An empty folder of settings: it is first on the class path that the archive is of."""
+
 MADE_WITHIN_S = 300
 OPTIONS = "SPARK_SUBMIT_OPTS"
+LAUNCHER = "SPARK_LAUNCHER_OPTS"
+"""Of the JVM that puts the command line of the other one together."""
+
 LOGGING = Path(spark.__file__).parent / "spark_conf" / "log4j2.properties"
 
 
@@ -64,10 +70,13 @@ def _make(archive: Path) -> bool:
 
 def _mapped(option: str) -> Mapping[str, str]:
     """An archive needs a class path of jars alone, so Spark is told of its log's settings in another way."""
-    empty = FOLDER / "no-spark-conf"
-    empty.mkdir(parents=True, exist_ok=True)
+    NO_CONF.mkdir(parents=True, exist_ok=True)
     logging = shlex.quote(f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
-    return {"SPARK_CONF_DIR": str(empty), OPTIONS: f"{option} -Xshare:auto {logging}"}
+    return {
+        "SPARK_CONF_DIR": str(NO_CONF),
+        LAUNCHER: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        OPTIONS: f"{option} -Xshare:auto {logging}",
+    }
 
 
 def _run_a_job() -> None:

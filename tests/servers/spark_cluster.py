@@ -21,12 +21,19 @@ import psutil
 
 from shared.runtime.code_archive import PACKAGES
 from shared.runtime.java import java_home
+from tests.servers import spark_archive
 from tests.servers.machine import Local, Process, tree, wait_until_ready
 from tests.servers.ports import free_ports
 from tests.servers.server import Server
 
 READY_WITHIN_S = 120.0
 WORKER_MEMORY = "900m"
+
+
+def short_lived() -> str:
+    """Options of JVMs that live for a minute: half of the CPU of one went into compiling."""
+    archived = spark_archive.environment().get(spark_archive.OPTIONS, "").split()
+    return " ".join(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *archived[:2]])
 
 
 class SparkCluster(Server):
@@ -115,7 +122,8 @@ class SparkCluster(Server):
             "SPARK_HOME": str(_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": short_lived(),
+            "SPARK_CONF_DIR": str(spark_archive.NO_CONF),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
 

@@ -30,6 +30,8 @@ HEALED_WITHIN_S = 60.0
 
 READY_WITHIN_S = 180.0
 STEP_EVERY_S = (0.05, 0.5)
+AT_ONCE_S, LATER_S = 3.0, 1.5
+"""Within which happens what a change brings about, while a session that has to be over takes longer."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,12 @@ class FaultRig:
 
     def __init__(
         self, folder: Path, seed: int, servers: Servers, *, append_only: bool = False, appliers: int = 2,
-        pace_s: tuple[float, float] = STEP_EVERY_S,
+        pace_s: tuple[float, float] = STEP_EVERY_S, patience: float = 0.0,
     ) -> None:  # fmt: skip
-        """``pace_s``: a step of the source's history is followed by a moment between these two."""
-        self.servers, self._pace_s = servers, pace_s
+        """``pace_s``: a step of the source's history is followed by a moment between these two. What has gone on for
+        longer than ``AT_ONCE_S`` is followed by a share of that time, its ``patience``, of ``LATER_S`` at most.
+        """
+        self.servers, self._pace_s, self._patience = servers, pace_s, patience
         self._closing = ExitStack()
         self.proxy, self.source_proxy, self.registry_proxy = (
             self._closing.enter_context(Proxy(servers.postgres.port)) for _ in range(3)
@@ -133,11 +137,13 @@ class FaultRig:
 
     def go_on_until(self, done: Callable[[], bool], timeout_s: float, act: Callable[[], object]) -> bool:
         """Do something again and again until ``done``; whether it came to that."""
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
         while not done():
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if waited_s > timeout_s:
                 return False
             act()
+            time.sleep(min(LATER_S, self._patience * max(0.0, waited_s - AT_ONCE_S)))
         return True
 
     def wait_until_exact(self, timeout_s: float = HEALED_WITHIN_S) -> None:

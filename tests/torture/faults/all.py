@@ -28,7 +28,7 @@ FAULTS = {
         Fault("zombie", "SIGSTOP past the session timeout, another takes over, SIGCONT",
               processes.frozen_until_replaced, full=100, brief=1),
         Fault("replay", "items doubled, shuffled, of an earlier generation, from offset 0",
-              messages.replayed, full=10_000, brief=100),
+              messages.replayed, full=10_000, brief=100, usual=50),
         Fault("broker-restart", "broker killed and started", broker.killed_and_restarted, full=50, brief=1),
         Fault("broker-wipe", "broker wiped under running services", broker.wiped, full=20, brief=1),
         Fault("topics", "all topics deleted under running services", broker.topics_deleted, full=20, brief=1),

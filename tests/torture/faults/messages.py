@@ -23,6 +23,7 @@ FLOWS_AT_MOST = 20
 
 PUT_ASIDE_WITHIN_S = 60.0
 
+STEPS_REPLAYED = 30
 ANSWERS_PER_ITEM = 2
 BURST = 150
 """Old messages between two steps of the source."""
@@ -35,7 +36,7 @@ def replayed(rig: FaultRig, count: int) -> Done:
 
     Then as many again and twice as many old answers among them, while the source changes: nobody is kept waiting.
     """
-    for _ in range(30):
+    for _ in range(min(STEPS_REPLAYED, count // 3)):
         rig.step()
     rig.wait_until_exact()
     _live_again(rig)

@@ -43,11 +43,12 @@ HELD_FOR_S = 5.0
 
 def killed_at_points(rig: FaultRig, count: int) -> Done:
     """SIGKILL at each of the nine points, ``count`` times each: in turn the whole applier, and twice just the process
-    there. At another point it begins with another of the three."""
+    there. At another point it begins with another of the three: at the last one, where the process there is the
+    applier's driver anyway, with the whole."""
     done: Done = Counter()
     for turn in range(count):
         for place, point in enumerate(Point):
-            deed = Deed.KILL_ONE if (turn + place) % ALL_EVERY else Deed.KILL_ALL
+            deed = Deed.KILL_ONE if (turn + place + 1) % ALL_EVERY else Deed.KILL_ALL
             pass_point(rig, point, deed)
             done[point] += 1
         if turn % SETTLE_EVERY == 0:

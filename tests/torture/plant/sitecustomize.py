@@ -10,9 +10,12 @@ import contextlib
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -98,37 +101,64 @@ def _at_offsets(_: Any, offsets: Any) -> None:
         _take("before-offset-commit")
 
 
-def _plant() -> None:
-    from services.applier.apply.cursor import fence
-    from services.applier.apply.direct import look as direct_look
-    from services.applier.apply.direct.commit import DirectApplier
-    from services.applier.apply.transaction import DestinationApplier
-    from services.applier.outbox import Outbox
-    from services.applier.worker.source_reader import LakeReader
-    from services.applier.worker.topic_reader import TopicReader
-    from shared.kafka.work_consumer import WorkConsumer
-    from shared.lake.direct import catalogs
+def _in_readers(module: Any, reader: str) -> None:
+    _wrap(getattr(module, reader), "read", after=_at("after-read"))
 
-    for source in (LakeReader, TopicReader):
-        _wrap(source, "read", after=_at("after-read"))
-    for who in (DirectApplier, DestinationApplier):
-        _wrap(who, "_try", before=_at("before-transaction"), after=_at("after-commit"))
-    _wrap(direct_look, "look_at", after=_at("after-fence"))
-    for move in ("move_cursor", "replace_cursor", "create_cursor"):
-        _wrap(fence, move, after=_at("after-fence"))
+
+def _in_appliers(module: Any, applier: str) -> None:
+    _wrap(getattr(module, applier), "_try", before=_at("before-transaction"), after=_at("after-commit"))
+
+
+def _in_direct_commits(module: Any) -> None:
+    _in_appliers(module, "DirectApplier")
     _wrap(
-        DirectApplier,
+        module.DirectApplier,
         "_send",
         before=lambda _, lake, change, *__: _at_commit(str(change.target.item.destination), DIRECT_COMMIT_S),
     )
+
+
+def _in_fence(module: Any) -> None:
+    for move in ("move_cursor", "replace_cursor", "create_cursor"):
+        _wrap(module, move, after=_at("after-fence"))
     _wrap(
-        fence,
+        module,
         "stamp",
         after=lambda con, alias, stamp: _at_commit(str(stamp.item.destination), EXTENSIONS_COMMIT_S),
     )
-    _wrap(catalogs, "_say", before=_at_rest)
-    _wrap(Outbox, "send", before=_at("before-progress"))
-    _wrap(WorkConsumer, "commit", before=_at_offsets)
+
+
+PLANTS: dict[str, Callable[[Any], None]] = {
+    "services.applier.worker.source_reader": lambda module: _in_readers(module, "LakeReader"),
+    "services.applier.worker.topic_reader": lambda module: _in_readers(module, "TopicReader"),
+    "services.applier.apply.direct.commit": _in_direct_commits,
+    "services.applier.apply.transaction": lambda module: _in_appliers(module, "DestinationApplier"),
+    "services.applier.apply.direct.look": lambda module: _wrap(module, "look_at", after=_at("after-fence")),
+    "services.applier.apply.cursor.fence": _in_fence,
+    "shared.lake.direct.catalogs": lambda module: _wrap(module, "_say", before=_at_rest),
+    "services.applier.outbox": lambda module: _wrap(module.Outbox, "send", before=_at("before-progress")),
+    "shared.kafka.work_consumer": lambda module: _wrap(module.WorkConsumer, "commit", before=_at_offsets),
+}
+"""What is done to a module. Its functions are called by whoever imports the module, not by other names of theirs."""
+
+
+class _Planter(MetaPathFinder):
+    """Does it as soon as a module is imported. A process that needs none of them does not import them for it, which
+    would be more than a second of CPU at each start."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        plant = PLANTS.get(name)
+        spec = PathFinder.find_spec(name, path, target) if plant is not None else None
+        if spec is None or spec.loader is None or plant is None:
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            run(module)
+            plant(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def _follow_clock() -> None:
@@ -153,5 +183,5 @@ def _follow_clock() -> None:
 
 
 if FOLDER in os.environ:
-    _plant()
+    sys.meta_path.insert(0, _Planter())
     threading.Thread(target=_follow_clock, daemon=True).start()
