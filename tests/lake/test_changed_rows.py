@@ -53,9 +53,7 @@ def test_files_tell_no_more_than_ducklake_s_functions_and_all_that_changed(
 ) -> None:
     compared = _compare(world, Folders(), tmp_path, seed, strange=strange)
     assert not compared.wrong, "\n".join(compared.wrong)
-    assert compared.by_files > 0 or strange, compared
-    if seed % 2 and not strange:
-        assert compared.by_files > compared.by_functions, compared
+    assert compared.by_files > 0, compared
 
 
 @pytest.mark.parametrize("seed", [101, 102, 103])
@@ -68,7 +66,7 @@ def test_so_they_do_where_the_catalog_is_on_postgres(
 
 
 def _compare(con: duckdb.DuckDBPyConnection, places: Places, folder: Path, seed: int, *, strange: bool) -> Comparison:
-    """Half of the sources inline no rows: those that do leave most ranges of small changes to the functions."""
+    """Half of the sources inline no rows."""
     rng = Random(seed)
     make = strange_history if strange else random_history
     history = make(rng, steps=STEPS, expire=seed % 3 == 0)

@@ -30,6 +30,15 @@ def _delete_dead_rows_again() -> None:
     put(changed_rows, "_deleted", deleted)
 
 
+def _keep_inlined_rows() -> None:
+    right = changed_rows._deleted
+
+    def deleted(files: ChangedFiles, fields: Sequence[Field]) -> Relation:
+        return right(replace(files, rows=(), places=()), fields)
+
+    put(changed_rows, "_deleted", deleted)
+
+
 def _insert_all_of_a_merged_file() -> None:
     right = changed_rows._inserted
 
@@ -51,6 +60,8 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("deletes-by-file", "deletes are dated by their file", _date_deletes_by_their_file,
             (CHANGED, "-k", "tell_no")),
     Mistake("dead-die-again", "rows that were dead are deleted with their file", _delete_dead_rows_again,
+            (CHANGED, "-k", "tell_no")),
+    Mistake("inlined-stay", "what a catalog holds itself is never deleted", _keep_inlined_rows,
             (CHANGED, "-k", "tell_no")),
     Mistake("merged-is-new", "a merged file's rows are all of the range", _insert_all_of_a_merged_file,
             (CHANGED, "-k", "tell_no")),

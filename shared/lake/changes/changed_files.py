@@ -19,6 +19,9 @@ from shared.lake.connection.dialect import POSTGRES, SQLITE
 from shared.lake.connection.query import Value
 from shared.lake.sql import ident
 
+MOST_INLINED = 1_000
+"""Rows, and deletes, of a range that a catalog holds itself; more are left to DuckLake."""
+
 KNOWN_VERSIONS = frozenset({"1.0"})
 """Of DuckLake's format: ``tests/lake/test_changed_rows.py`` holds what is read of them against its own functions."""
 
@@ -57,11 +60,23 @@ _PARTS = (
 
 _DELETES_ON_POSTGRES = "SELECT to_regclass(:deletes) IS NOT NULL"
 _DELETES_ON_SQLITE = "SELECT count(*) FROM sqlite_master WHERE name = :deletes"
-_INLINED_DELETES = "SELECT count(*) FROM {}{deletes} WHERE begin_snapshot >= :first AND begin_snapshot <= :last"
 _INLINED_ROWS = (
-    "(SELECT count(*) FROM {{}}{{inlined{number:d}}} WHERE (begin_snapshot >= :first AND begin_snapshot <= :last)"
-    " OR (end_snapshot >= :first AND end_snapshot <= :last))"
+    "SELECT {{collect}}({{array}}(i.begin_snapshot, i.end_snapshot{columns}))"
+    " FROM (SELECT * FROM {{}}{{inlined{number:d}}} WHERE (begin_snapshot >= :first AND begin_snapshot <= :last)"
+    " OR (end_snapshot >= :first AND end_snapshot <= :last) LIMIT {most:d}) i"
 )
+_INLINED_DELETES = (
+    f"SELECT {{collect}}({{array}}({_FILE}, i.row_id)) FROM (SELECT file_id, row_id FROM {{}}{{deletes}}"
+    f" WHERE begin_snapshot >= :first AND begin_snapshot <= :last LIMIT {MOST_INLINED + 1:d}) i"
+    " JOIN {}ducklake_data_file f ON f.data_file_id = i.file_id WHERE f.table_id = :table"
+)
+_ENDED_AFTER_INLINED = (
+    "SELECT count(*) FROM {}{deletes} i JOIN {}ducklake_data_file f ON f.data_file_id = i.file_id"
+    " WHERE f.table_id = :table AND f.end_snapshot >= :first AND f.end_snapshot <= :last"
+)
+_TEXT_ON_POSTGRES = "encode(i.{{c{number:d}}}, 'hex')"
+_TEXT_ON_SQLITE = "CASE WHEN i.{{c{number:d}}} IS NOT NULL THEN hex(CAST(i.{{c{number:d}}} AS BLOB)) END"
+"""A NUL would end a text in JSON; SQLite's ``hex`` of NULL is empty."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,23 @@ class DeletedPlaces:
 
 
 @dataclass(frozen=True)
+class InlinedRow:
+    """A row that the catalog holds itself, in the columns that were asked for; texts are in hexadecimal."""
+
+    begin: int
+    end: int | None
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class InlinedColumn:
+    """A column of the catalog's own tables of inlined rows."""
+
+    name: str
+    is_text: bool
+
+
+@dataclass(frozen=True)
 class ChangedFiles:
     """The files of a range from ``first`` to ``last``, as of the ``newest`` snapshot: those that it began and
     ``ended``, and delete files that were written in it, or after, or of files that it ended."""
@@ -92,6 +124,10 @@ class ChangedFiles:
     begun: tuple[InsertedFile, ...]
     ended: tuple[str, ...]
     deletes: tuple[DeletedPlaces, ...]
+    rows: tuple[InlinedRow, ...] = ()
+    """Inlined ones that the range inserted or deleted."""
+    places: tuple[tuple[str, int], ...] = ()
+    """Of rows that the range deleted in files by a note in the catalog."""
 
 
 class ChangedFilesReader:
@@ -106,31 +142,49 @@ class ChangedFilesReader:
         self._data_path = data_path
         self._with_deletes = set[int]()
 
-    def changed(self, table_id: int, snapshots: Range) -> ChangedFiles | None:
-        """The files of a range; None where they don't tell all of it, or not in a way that is known here. Raises a
-        ``ViaduckError``."""
+    def changed(
+        self, table_id: int, snapshots: Range, inlined: Sequence[InlinedColumn] | None = None
+    ) -> ChangedFiles | None:
+        """The files of a range; None where they don't tell all of it, or not in a way that is known here. ``inlined``:
+        the columns to show of inlined rows, if they are to be read. Raises a ``ViaduckError``."""
         own = sorted(name for name in self._inlined if name.startswith(f"ducklake_inlined_data_{table_id:d}_"))
-        found = self._asked(table_id, snapshots, own)
+        found = self._asked(table_id, snapshots, own, inlined)
         if table_id not in self._with_deletes and found[0]:
             self._with_deletes.add(table_id)
-            found = self._asked(table_id, snapshots, own)
-        _, rows, deletes, newest, retained, options, folders, names, *files = found
+            found = self._asked(table_id, snapshots, own, inlined)
+        _, rows, places, dead, newest, retained, options, folders, names, *files = found
+        held, places = [row for of_table in rows for row in of_table or ()], places or ()
         known = {str(key): value for key, value in options or ()}
         data_path = self._data_path or known.get("data_path")
-        if sorted(names or ()) != own or rows or deletes or not retained or not _is_known(known) or data_path is None:
+        if sorted(names or ()) != own or dead or not retained or not _is_known(known) or data_path is None:
+            return None
+        if (held and inlined is None) or max(len(held), len(places)) > MOST_INLINED:
             return None
         folder = _folder(data_path, folders or ())
-        return None if folder is None else _files(snapshots, int(newest), folder, files)
+        return None if folder is None else _files(snapshots, int(newest), folder, files, held, places)
 
-    def _asked(self, table_id: int, snapshots: Range, inlined: Sequence[str]) -> Sequence[Any]:
-        on_sqlite = self._catalog.is_on_sqlite
+    def _asked(
+        self, table_id: int, snapshots: Range, inlined: Sequence[str], columns: Sequence[InlinedColumn] | None
+    ) -> Sequence[Any]:
+        on_sqlite, has_deletes = self._catalog.is_on_sqlite, table_id in self._with_deletes
         own = f"ducklake_inlined_delete_{table_id:d}"
         names = {**(SQLITE if on_sqlite else POSTGRES).functions, "deletes": ident(own)}
         names |= {f"inlined{number}": ident(name) for number, name in enumerate(inlined)}
+        names |= {f"c{number}": ident(column.name) for number, column in enumerate(columns or ())}
+        text_of = _TEXT_ON_SQLITE if on_sqlite else _TEXT_ON_POSTGRES
+        shown = "".join(
+            ", " + (text_of if column.is_text else "i.{{c{number:d}}}").format(number=number)
+            for number, column in enumerate(columns or ())
+        )
+        rows = ", ".join(
+            "(" + _INLINED_ROWS.format(number=number, columns=shown, most=MOST_INLINED + 1) + ")"
+            for number in range(len(inlined))
+        )
         parts = (
             _DELETES_ON_SQLITE if on_sqlite else _DELETES_ON_POSTGRES,
-            "SELECT " + (" + ".join(_INLINED_ROWS.format(number=number) for number in range(len(inlined))) or "0"),
-            _INLINED_DELETES if table_id in self._with_deletes else "SELECT 0",
+            f"SELECT {{array}}({rows})",
+            _INLINED_DELETES if has_deletes else "SELECT NULL",
+            _ENDED_AFTER_INLINED if has_deletes else "SELECT 0",
             *_PARTS,
         )
         first, last = snapshots.inclusive()
@@ -161,9 +215,16 @@ def _is_whole(path: str) -> bool:
     return path.startswith("/") or "://" in path
 
 
-def _files(snapshots: Range, newest: int, folder: str, found: Sequence[Any]) -> ChangedFiles | None:
+def _files(
+    snapshots: Range,
+    newest: int,
+    folder: str,
+    found: Sequence[Any],
+    held: Sequence[Sequence[Any]],
+    places: Sequence[Sequence[Any]],
+) -> ChangedFiles | None:
     begun, ended, deletes = (rows or () for rows in found)
-    data = [[_readable(folder, *row[1:6]) for row in rows] for rows in (begun, ended, deletes)]
+    data = [[_readable(folder, *row[1:6]) for row in rows] for rows in (begun, ended, deletes, places)]
     gone = [_readable(folder, path, relative, key, None, kind) for *_, path, relative, key, kind, _, _ in deletes]
     if not all(map(all, (*data, gone))) or any(row[-1] > 1 for row in deletes):
         return None  # rows of a file that has several delete files are shown twice (H13)
@@ -175,6 +236,8 @@ def _files(snapshots: Range, newest: int, folder: str, found: Sequence[Any]) -> 
         deletes=tuple(
             DeletedPlaces(path, of, int(row[-2])) for path, of, row in zip(gone, data[2], deletes, strict=True)
         ),
+        rows=tuple(InlinedRow(int(begin), None if end is None else int(end), tuple(row)) for begin, end, *row in held),
+        places=tuple((path, int(row[-1])) for path, row in zip(data[3], places, strict=True)),
     )
 
 

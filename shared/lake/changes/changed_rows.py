@@ -10,14 +10,25 @@ from typing import Any
 from shared.contracts.ranges import Range
 from shared.lake.catalog.field_ids import POSITION_ID, SNAPSHOT_ID
 from shared.lake.catalog.reader import CatalogReader, TableInfo
-from shared.lake.changes.changed_files import ChangedFiles, ChangedFilesReader, DeletedPlaces
+from shared.lake.changes.changed_files import (
+    ChangedFiles,
+    ChangedFilesReader,
+    DeletedPlaces,
+    InlinedColumn,
+    InlinedRow,
+)
 from shared.lake.columns.history import Field, fields_at
+from shared.lake.pruning import TEXT
 from shared.lake.sql import ident, literal
 
 READ = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|DECIMAL\(\d+, ?\d+\)|DATE|UUID|VARCHAR|TIMESTAMP( WITH TIME ZONE)?"
 )
 """Types of columns that are read by their field ids as DuckLake reads them."""
+
+
+INLINED = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT|VARCHAR")
+"""Types of which a catalog keeps inlined values as they are, texts as their bytes."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,21 @@ def _readable(table: TableInfo, names: Sequence[str], at: int) -> tuple[Field, .
     types = {field.id: {each.type for each in table.versions if each.id == field.id} for field in fields}
     plain = all(READ.fullmatch(f.declared) and f.default is None and len(types[f.id]) == 1 for f in fields)
     return fields if plain else None
+
+
+def _inlined(table: TableInfo, fields: Sequence[Field]) -> list[InlinedColumn] | None:
+    """The columns in the catalog's own tables of inlined rows, one for each version of the table's columns; None where
+    these may have other names there, or lack one, or spell its values in another way."""
+    for field in fields:
+        known = [each for each in table.versions if each.parent is None]
+        mine = [each for each in known if each.id == field.id]
+        names = {each.name.lower() for each in mine} | {each.name.lower() for each in known if each.name == field.name}
+        others = any(each.id != field.id and each.name.lower() == field.name.lower() for each in known)
+        if not INLINED.fullmatch(field.declared) or others or len(names) > 1:
+            return None
+        if min(each.begin for each in mine) > table.begin_snapshot:
+            return None
+    return [InlinedColumn(field.name, field.declared == TEXT) for field in fields]
 
 
 @dataclass(frozen=True)
@@ -72,8 +98,10 @@ class RowsByFiles:
         """The relations of a range as of its end, where the columns have these ``names``; None where only DuckLake's
         functions tell them. Raises a ``ViaduckError``."""
         fields = _readable(table, names, snapshots.through)
-        files = None if fields is None else self._files.changed(table.table_id, snapshots)
-        if fields is None or files is None:
+        if fields is None:
+            return None
+        files = self._files.changed(table.table_id, snapshots, _inlined(table, fields))
+        if files is None:
             return None
         return ChangedRows(_inserted(files, fields), _deleted(files, fields), files.newest)
 
@@ -88,7 +116,23 @@ def _inserted(files: ChangedFiles, fields: Sequence[Field]) -> Relation:
     if several:
         text = f"SELECT {_named(fields)} FROM {_data(fields)} r WHERE r.s IS NULL OR r.s BETWEEN ? AND ?"
         parts.append(Relation(text, (several, files.first, files.last)))
+    parts += _held([row for row in files.rows if files.first <= row.begin <= files.last], fields)
     return _union(parts, fields)
+
+
+def _held(rows: Sequence[InlinedRow], fields: Sequence[Field]) -> list[Relation]:
+    """The rows as one relation, bound as values; none for none."""
+    if not rows:
+        return []
+    columns = {field.name: (field, [row.values[number] for row in rows]) for number, field in enumerate(fields)}
+    texts = ", ".join(f"unnest(?::{field.declared}[]) AS {ident(name)}" for name, (field, _) in columns.items())
+    return [Relation(f"SELECT {texts}", tuple(_spelled(field, values) for field, values in columns.values()))]
+
+
+def _spelled(field: Field, values: Sequence[Any]) -> list[Any]:
+    if field.declared != TEXT:
+        return list(values)
+    return [None if value is None else bytes.fromhex(value).decode() for value in values]
 
 
 def _deleted(files: ChangedFiles, fields: Sequence[Field]) -> Relation:
@@ -101,6 +145,14 @@ def _deleted(files: ChangedFiles, fields: Sequence[Field]) -> Relation:
         )
         losing = [each.data for each in files.deletes]
         parts.append(Relation(text, (losing, *gone.values, files.first, files.last)))
+    if files.places:
+        paths, places = [path for path, _ in files.places], [place for _, place in files.places]
+        text = (
+            f"SELECT {_named(fields)} FROM {_data(fields)} r SEMI JOIN (SELECT unnest(?::VARCHAR[]) AS f,"
+            " unnest(?::BIGINT[]) AS p) g ON r.filename = g.f AND r.file_row_number = g.p"
+        )
+        parts.append(Relation(text, (sorted(set(paths)), paths, places)))
+    parts += _held([row for row in files.rows if row.end is not None and files.first <= row.end <= files.last], fields)
     if files.ended:
         text = f"SELECT {_named(fields)} FROM {_data(fields)} r"
         if files.deletes:

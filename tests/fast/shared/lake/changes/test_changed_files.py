@@ -10,12 +10,21 @@ import pytest
 
 from shared.contracts.ranges import Range
 from shared.lake.catalog.reader import CatalogReader
-from shared.lake.changes.changed_files import ChangedFiles, ChangedFilesReader, DeletedPlaces, InsertedFile
+from shared.lake.changes.changed_files import (
+    MOST_INLINED,
+    ChangedFiles,
+    ChangedFilesReader,
+    DeletedPlaces,
+    InlinedColumn,
+    InlinedRow,
+    InsertedFile,
+)
 
 Answer = dict[str, Any]
 
 PARTS = (
-    "there", "rows", "deletes", "newest", "retained", "options", "folders", "names", "begun", "ended", "delete_files",
+    "there", "rows", "places", "dead", "newest", "retained", "options", "folders", "names", "begun", "ended",
+    "delete_files",
 )  # fmt: skip
 """Of the statement's answer, in their order."""
 
@@ -35,14 +44,15 @@ class Catalog:
         return table
 
     def select(self, sql: str, names: Mapping[str, str], **_: Any) -> list[dict[str, str]]:
-        self.asked.append([own for name, own in names.items() if own.startswith('"') and f"{{{name}}}" in sql])
+        tables = {name: own for name, own in names.items() if own.startswith('"')}
+        self.asked.append([own for name, own in sorted(tables.items(), reverse=True) if f"{{{name}}}" in sql])
         return [{"found": json.dumps([self._answer[part] for part in PARTS])}]
 
 
 def usual() -> Answer:
     """A table of one file that was there, one that the range began, and one that it ended."""
     return {
-        "there": 0, "rows": 0, "deletes": 0, "newest": 9, "retained": 1,
+        "there": 0, "rows": [[]], "places": None, "dead": 0, "newest": 9, "retained": 1,
         "options": [["version", "1.0"], ["data_path", "/lake"]],
         "folders": [["t/", 1, "main/", 1]], "names": ["ducklake_inlined_data_7_1"],
         "begun": [[2, "b.parquet", 1, None, None, "parquet", None]],
@@ -51,10 +61,10 @@ def usual() -> Answer:
     }  # fmt: skip
 
 
-def changed(answer: Answer) -> tuple[ChangedFiles | None, list[list[str]]]:
+def changed(answer: Answer, inlined: list[InlinedColumn] | None = None) -> tuple[ChangedFiles | None, list[list[str]]]:
     catalog = Catalog(answer)
     reader = ChangedFilesReader(cast(CatalogReader, catalog), None, INLINED)
-    return reader.changed(7, Range(4, 9)), catalog.asked
+    return reader.changed(7, Range(4, 9), inlined), catalog.asked
 
 
 def test_files_are_told_by_their_paths() -> None:
@@ -89,6 +99,28 @@ def test_of_files_of_several_snapshots_rows_are_told_apart() -> None:
     assert found.begun[0].several
 
 
+COLUMNS = [InlinedColumn("tenant", is_text=True), InlinedColumn("id", is_text=False)]
+
+
+def test_of_what_the_catalog_holds_rows_and_places_are_told() -> None:
+    answer = usual() | {"rows": [[[5, None, "61", 1], [3, 6, None, 2]]]}
+    answer["places"] = [[1, "a.parquet", 1, None, None, "parquet", 17]]
+    found, asked = changed(answer, COLUMNS)
+    assert found is not None
+    assert found.rows == (InlinedRow(5, None, ("61", 1)), InlinedRow(3, 6, (None, 2)))
+    assert found.places == (("/lake/main/t/a.parquet", 17),)
+    assert asked == [['"ducklake_inlined_data_7_1"', '"id"', '"tenant"']]
+
+
+@pytest.mark.parametrize("held", ["rows", "places"])
+@pytest.mark.parametrize("more", [0, 1])
+def test_many_of_them_are_left_to_ducklake(held: str, more: int) -> None:
+    rows = [[5, None, "61", number] for number in range(MOST_INLINED + more)]
+    places = [[1, "a.parquet", 1, None, None, "parquet", number] for number in range(MOST_INLINED + more)]
+    found, _ = changed(usual() | {held: [rows] if held == "rows" else places}, COLUMNS)
+    assert (found is None) is bool(more)
+
+
 def put(part: str, value: Any) -> Callable[[Answer], None]:
     return lambda answer: answer.update({part: value})
 
@@ -101,8 +133,9 @@ def of_row(part: str, place: int, value: Any) -> Callable[[Answer], None]:
 
 
 LEFT: dict[str, Callable[[Answer], None]] = {
-    "rows in the catalog": put("rows", 1),
-    "deletes in the catalog": put("deletes", 1),
+    "rows in the catalog whose columns are not to be shown": put("rows", [[[5, None]]]),
+    "a file that ended after rows of it were deleted in the catalog": put("dead", 1),
+    "a place in a file of another kind": put("places", [[1, "a.parquet", 1, None, 4, "parquet", 17]]),
     "a snapshot that is gone": put("retained", 0),
     "another version": put("options", [["version", "1.1"], ["data_path", "/lake"]]),
     "no version": put("options", [["data_path", "/lake"]]),
