@@ -125,7 +125,7 @@ class ChangedFiles:
     ended: tuple[str, ...]
     deletes: tuple[DeletedPlaces, ...]
     rows: tuple[InlinedRow, ...] = ()
-    """Inlined ones that the range inserted or deleted."""
+    """Rows of the catalog's own that the range inserted or deleted."""
     places: tuple[tuple[str, int], ...] = ()
     """Of rows that the range deleted in files by a note in the catalog."""
 
