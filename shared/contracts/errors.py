@@ -19,6 +19,7 @@
     ├── NotCommitted            a direct commit brought nothing about (lake.direct.catalogs)
     │   └── RivalCommitted      what it rested on has changed; it looks again (lake.direct.catalogs)
     ├── KeysInUse               an instance holds other keys for these files (lake.direct.lakes)
+    ├── UnlikeFiles             a table has a file that only DuckLake can read (lake.changes.changed_rows)
     ├── Declined                the extension has to commit instead (applier.apply.direct.look)
     │   └── NoCatalog           a seed finds no lake, which may be created (applier.apply.direct.seed)
     ├── Undecodable             bytes are no value of their schema (applier.records.decoder)

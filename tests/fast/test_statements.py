@@ -28,7 +28,6 @@ QUOTED = {
     "shared/lake/connection/statements.py": "ATTACH binds nothing",
     "shared/lake/direct/files.py": "COPY binds no name of a file, and this one is our own",
     "shared/lake/direct/positions.py": "read_parquet binds no schema, and a type is DuckDB's own spelling",
-    "shared/lake/changes/changed_rows.py": "read_parquet binds no schema, and a type is DuckDB's own spelling",
     "shared/lake/direct/lakes.py": "ATTACH binds nothing",
     "shared/lake/direct/store.py": "COPY binds no name of a file, and this one is our own",
     "shared/lake/connection/engine.py": "LOAD binds nothing; the path is that of our own installation",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,8 @@ from shared.lake.attached.pool import LakePool, OpenLake
 from shared.lake.catalog.reader import TableInfo
 from shared.lake.changes.changed_rows import ChangedRows, Relation, RowsByFiles, by_functions
 from shared.lake.sql import ident
+from tests.lake.conftest import MakeRig
+from tests.lake.other_program import rewrite
 from tests.lake.rig import ApplyRig
 from tests.world.history import random_history, strange_history
 from tests.world.model import ColumnId
@@ -276,3 +278,32 @@ def _keys_of(rig: ApplyRig, pool: LakePool, whole: Range, key: str = "id") -> tu
         if found is None:
             return None
         return _images(con, found.inserted, names), _images(con, found.deleted, names)
+
+
+# -- files of other programs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "names", [{}, {"id": "number", "pos": "place"}, {"tenant": "whose"}], ids=["no field ids", "keys", "routing"]
+)
+def test_files_of_other_programs_are_read_by_an_applier(make_rig: MakeRig, names: Mapping[str, str]) -> None:
+    rig = _foreign(make_rig)
+    before = rig.head
+    rig.seed()
+    rig.sql(*MOVES)
+    rewrite(rig.con, "src", rig.folder / "source-data", names)
+    assert [said.outcome for said in rig.changes(before)] == [Outcome.APPLIED] * 2
+    assert [rig.rows(name) for name in "ab"] == [rig.expected(name) for name in "ab"]
+
+
+def _foreign(make_rig: MakeRig) -> ApplyRig:
+    rig = make_rig()
+    rig.con.execute("SET enable_external_file_cache = false")  # files are exchanged
+    rig.sql(
+        "CREATE TABLE src.main.t (id BIGINT, tenant VARCHAR, v VARCHAR)",
+        IN_FILES,
+        "INSERT INTO src.main.t SELECT i, CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END, 'v' || i FROM range(20) r(i)",
+    )
+    rig.add("a")
+    rig.add("b")
+    return rig

@@ -8,7 +8,7 @@ from dataclasses import replace
 from shared.lake.catalog.reader import TableInfo
 from shared.lake.changes import changed_files, changed_rows
 from shared.lake.changes.changed_files import ChangedFiles
-from shared.lake.changes.changed_rows import Relation
+from shared.lake.changes.changed_rows import Relation, RowsByFiles
 from shared.lake.columns.history import Field, fields_at
 from tests.mutants.mistake import Mistake, put
 
@@ -56,6 +56,10 @@ def _read_what_no_file_holds() -> None:
     put(changed_rows, "_readable", readable)
 
 
+def _believe_all_files_alike() -> None:
+    put(RowsByFiles, "is_unlike", lambda *_: False)
+
+
 MISTAKES: tuple[Mistake, ...] = (
     Mistake("deletes-by-file", "deletes are dated by their file", _date_deletes_by_their_file,
             (CHANGED, "-k", "tell_no")),
@@ -67,4 +71,6 @@ MISTAKES: tuple[Mistake, ...] = (
             (CHANGED, "-k", "tell_no")),
     Mistake("no-default-in-files", "older rows have no default of a key", _read_what_no_file_holds,
             (CHANGED, "-k", "do_not_hold")),
+    Mistake("all-files-alike", "a file of another program is tried again for good", _believe_all_files_alike,
+            (CHANGED, "tests/fast/reader/source/test_lake_source.py", "-k", "other_programs")),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from shared.contracts.messages import ItemKind
 from shared.contracts.reports import UnroutedRecords
 from shared.lake.attached.pool import LakePool, OpenLake
 from shared.lake.catalog.reader import TableInfo
+from shared.lake.changes.changed_rows import UnlikeFiles
 from shared.lake.connection.engine import release
 from shared.lake.failure import loses_attachment
 
@@ -80,9 +81,12 @@ class LakeReader:
         return None
 
     def read(self, kind: ItemKind, group: Sequence[Numbered], *, sparing: bool) -> Reading:
-        """Tried once more on a lake that is attached again, where a connection has ended since it was last used."""
+        """Tried once more on a lake that is attached again, where a connection has ended since it was last used, or
+        files have to be left to DuckLake."""
         try:
             return self._read_once(kind, group, sparing=sparing)
+        except UnlikeFiles:
+            pass
         except duckdb.Error as error:
             if not loses_attachment(error):
                 raise
@@ -107,6 +111,6 @@ class LakeReader:
             return reading
         except BaseException as error:
             release(con)
-            if isinstance(error, duckdb.Error):
+            if isinstance(error, (duckdb.Error, UnlikeFiles)):
                 self._pool.evict(lake)
             raise

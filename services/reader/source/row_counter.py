@@ -110,6 +110,9 @@ class Counter:
         self._con: duckdb.DuckDBPyConnection | None = None
         self._remembered: AttachedState | None = None
         self._changes: RowsByFiles | None = None
+        self._unlike = set[str]()
+        self._scanned: TableInfo | None = None
+        """The table whose files are being scanned."""
 
     def changes(
         self,
@@ -166,6 +169,7 @@ class Counter:
         """The rows that a range inserted, and those that it deleted. An instance is there."""
         assert self._changes is not None  # noqa: S101
         found = self._changes.changed(table, [routing.name], snapshots)
+        self._scanned = None if found is None else table
         if found is None:
             found = by_functions(ALIAS, self._called(snapshots.through), *snapshots.inclusive())
         return found.inserted, found.deleted
@@ -184,8 +188,9 @@ class Counter:
         try:
             return run()
         except duckdb.Error as error:
+            again = self._is_unlike(error) or (kept_open and loses_attachment(error))
             self._drop()
-            if not kept_open or not loses_attachment(error):
+            if not again:
                 raise self._classified(error) from None
         try:
             return run()
@@ -193,12 +198,18 @@ class Counter:
             self._drop()
             raise self._classified(error) from None
 
+    def _is_unlike(self, error: duckdb.Error) -> bool:
+        """Whether files that were scanned have to be left to DuckLake."""
+        table, changes = self._scanned, self._changes
+        return table is not None and changes is not None and changes.is_unlike(table, error)
+
     def _queried(self, statement: str, *parameters: object) -> list[Any]:
         return self._fresh(IMPATIENT).execute(statement, list(parameters)).fetchall()
 
     def _run(self, relations: Relations, routed: Set[str], patience: Sequence[str]) -> list[RowCounts]:
         """All in one transaction, which looks the snapshot up once; every result is read to its end."""
         con = self._fresh(patience)
+        self._scanned = None
         con.execute("BEGIN")
         counted = list[RowCounts]()
         for column, relation in relations():
@@ -228,7 +239,7 @@ class Counter:
                     con.execute(UNCHECKED)  # see _trying
                 attach(con, ALIAS, self._lake, read_only=True)
                 self._remembered = AttachedState(self._lake, self._catalog)
-                self._changes = RowsByFiles(self._catalog, self._lake.data_path, self._remembered.inlined)
+                self._changes = RowsByFiles(self._catalog, self._lake.data_path, self._remembered.inlined, self._unlike)
             except BaseException:
                 release(con)
                 raise

@@ -48,6 +48,7 @@ class OpenLake:
     ``loading`` lets one thread at a time load a version of the lake's schema.
     ``for_one_commit``: the instance has no other user, and ends with that (``LakePool.for_one_commit``).
     ``settled`` tells whose options are known here: an attached lake never looks again for what others have set.
+    ``unlike`` is the pool's: tables with files that only DuckLake can read (``RowsByFiles``).
     """
 
     lake: ResolvedLake
@@ -63,6 +64,7 @@ class OpenLake:
     writing: threading.Lock = field(default_factory=threading.Lock)
     loading: threading.Lock = field(default_factory=threading.Lock)
     layouts: Layouts = field(default_factory=Layouts)
+    unlike: set[str] = field(default_factory=set)
     renew_at: float = math.inf
     con: duckdb.DuckDBPyConnection = field(init=False)
     catalog: CatalogReader = field(init=False)
@@ -121,7 +123,7 @@ class OpenLake:
                 raise classify(error, f"opening the lake at {self.lake}") from None
             raise
         self.catalog = catalog
-        self.changes = RowsByFiles(catalog, self.lake.data_path, self.remembered.inlined)
+        self.changes = RowsByFiles(catalog, self.lake.data_path, self.remembered.inlined, self.unlike)
         self.con, self.attached = con, True
         if AWS in store_extensions(self.lake):
             self.renew_at = monotonic() + RENEW_AFTER_S
@@ -166,6 +168,7 @@ class LakePool:
         self._lakes: OrderedDict[_Key, OpenLake] = OrderedDict()
         self._lock = threading.Lock()
         self.connections = PostgresConnections(limit)
+        self._unlike = set[str]()
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -255,7 +258,7 @@ class LakePool:
         with self._lock:
             entry = self._lakes.get(key)
             if entry is None:
-                entry = self._lakes[key] = OpenLake(key.lake, self.connections)
+                entry = self._lakes[key] = OpenLake(key.lake, self.connections, unlike=self._unlike)
             self._lakes.move_to_end(key)
             entry.users += 1
             return entry

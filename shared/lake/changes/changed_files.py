@@ -156,7 +156,7 @@ class ChangedFilesReader:
         held, places = [row for of_table in rows for row in of_table or ()], places or ()
         known = {str(key): value for key, value in options or ()}
         data_path = self._data_path or known.get("data_path")
-        if sorted(names or ()) != own or dead or not retained or not _is_known(known) or data_path is None:
+        if {*(names or ())} != {*own} or dead or not retained or not _is_known(known) or data_path is None:
             return None
         if (held and inlined is None) or max(len(held), len(places)) > MOST_INLINED:
             return None

@@ -7,8 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+
+from shared.contracts.errors import Error
 from shared.contracts.ranges import Range
-from shared.lake.catalog.field_ids import POSITION_ID, SNAPSHOT_ID
+from shared.lake.catalog.field_ids import SNAPSHOT_COLUMN
 from shared.lake.catalog.reader import CatalogReader, TableInfo
 from shared.lake.changes.changed_files import (
     ChangedFiles,
@@ -19,16 +22,19 @@ from shared.lake.changes.changed_files import (
 )
 from shared.lake.columns.history import Field, fields_at
 from shared.lake.pruning import TEXT
-from shared.lake.sql import ident, literal
+from shared.lake.sql import ident
 
 READ = re.compile(
     r"BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|DECIMAL\(\d+, ?\d+\)|DATE|UUID|VARCHAR|TIMESTAMP( WITH TIME ZONE)?"
 )
-"""Types of columns that are read by their field ids as DuckLake reads them."""
-
+"""Types of columns that are read from files as DuckLake reads them."""
 
 INLINED = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT|VARCHAR")
 """Types of which a catalog keeps inlined values as they are, texts as their bytes."""
+
+
+FILE, ROW_NUMBER = "_viaduck_file", "file_row_number"
+"""Columns that a scan of files has beside theirs."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +46,33 @@ class Relation:
 
 
 def _readable(table: TableInfo, names: Sequence[str], at: int) -> tuple[Field, ...] | None:
-    """The columns of those names at a snapshot; None where files alone don't tell them as DuckLake shows them: a column
-    that came later has a default for older rows, and a widened column is of another type in older files."""
+    """The columns of those names at a snapshot; None where files alone don't tell them as DuckLake shows them.
+
+    Every file has a column by its name that the table has had since its first one, of one type and under no other name,
+    and no other column had that name. Files of other programs need not have field ids.
+    """
     there = {field.name.lower(): field for field in fields_at(table.versions, at)}
-    found = [there.get(name.lower()) for name in names]
-    fields = tuple(field for field in found if field is not None)
-    if len(fields) < len(names):
+    known = [each for each in table.versions if each.parent is None]
+    if ROW_NUMBER in {each.name.lower() for each in known}:
         return None
-    types = {field.id: {each.type for each in table.versions if each.id == field.id} for field in fields}
-    plain = all(READ.fullmatch(f.declared) and f.default is None and len(types[f.id]) == 1 for f in fields)
-    return fields if plain else None
-
-
-def _inlined(table: TableInfo, fields: Sequence[Field]) -> list[InlinedColumn] | None:
-    """The columns in the catalog's own tables of inlined rows, one for each version of the table's columns; None where
-    these may have other names there, or lack one, or spell its values in another way."""
-    for field in fields:
-        known = [each for each in table.versions if each.parent is None]
-        mine = [each for each in known if each.id == field.id]
-        names = {each.name.lower() for each in mine} | {each.name.lower() for each in known if each.name == field.name}
-        others = any(each.id != field.id and each.name.lower() == field.name.lower() for each in known)
-        if not INLINED.fullmatch(field.declared) or others or len(names) > 1:
+    found = list[Field]()
+    for name in names:
+        field = there.get(name.lower())
+        if field is None or not READ.fullmatch(field.declared) or field.default is not None:
+            return None
+        mine = [each for each in known if each.id == field.id or each.name.lower() == field.name.lower()]
+        if len({(each.id, each.name.lower(), each.type) for each in mine}) > 1:
             return None
         if min(each.begin for each in mine) > table.begin_snapshot:
             return None
-    return [InlinedColumn(field.name, field.declared == TEXT) for field in fields]
+        found.append(field)
+    return tuple(found)
+
+
+def _inlined(fields: Sequence[Field]) -> list[InlinedColumn] | None:
+    """The columns in the catalog's own tables of inlined rows; None where these spell values in another way."""
+    plain = all(INLINED.fullmatch(field.declared) for field in fields)
+    return [InlinedColumn(field.name, field.declared == TEXT) for field in fields] if plain else None
 
 
 @dataclass(frozen=True)
@@ -86,24 +94,44 @@ def by_functions(alias: str, called: tuple[str, str], first: int, last: int) -> 
     return ChangedRows(Relation(INSERTIONS, arguments), Relation(DELETIONS, arguments), last)
 
 
+UNLIKE = duckdb.BinderException, duckdb.ConversionException, duckdb.InternalException, duckdb.InvalidInputException
+"""What a scan raises where a file is not as DuckLake writes them: a column is missing, or of no type of the table's."""
+
+
+class UnlikeFiles(Error):
+    """A table has a file that is not as files of DuckLake are. Its functions tell the table's changes from now on, once
+    the lake is attached again."""
+
+
 class RowsByFiles:
     """Tells what a range of snapshots changed in tables of one lake. Several threads may ask."""
 
-    def __init__(self, catalog: CatalogReader, data_path: str | None, inlined: Collection[str]) -> None:
+    def __init__(
+        self, catalog: CatalogReader, data_path: str | None, inlined: Collection[str], unlike: set[str]
+    ) -> None:
         """``data_path``: where the lake's files are, if the catalog is not to be asked; ``inlined``: the catalog's own
-        tables of inlined rows, as they are known."""
+        tables of inlined rows, as they are known. ``unlike`` outlives this: UUIDs of tables that have a file which only
+        DuckLake can read."""
         self._files = ChangedFilesReader(catalog, data_path, inlined)
+        self._unlike = unlike
 
     def changed(self, table: TableInfo, names: Sequence[str], snapshots: Range) -> ChangedRows | None:
         """The relations of a range as of its end, where the columns have these ``names``; None where only DuckLake's
         functions tell them. Raises a ``ViaduckError``."""
-        fields = _readable(table, names, snapshots.through)
+        fields = None if table.table_uuid in self._unlike else _readable(table, names, snapshots.through)
         if fields is None:
             return None
-        files = self._files.changed(table.table_id, snapshots, _inlined(table, fields))
+        files = self._files.changed(table.table_id, snapshots, _inlined(fields))
         if files is None:
             return None
         return ChangedRows(_inserted(files, fields), _deleted(files, fields), files.newest)
+
+    def is_unlike(self, table: TableInfo, error: BaseException) -> bool:
+        """Whether a scan of the table's files failed since there is such a file; it is not tried again then."""
+        found = isinstance(error, UNLIKE)
+        if found:
+            self._unlike.add(table.table_uuid)
+        return found
 
 
 def _inserted(files: ChangedFiles, fields: Sequence[Field]) -> Relation:
@@ -112,9 +140,10 @@ def _inserted(files: ChangedFiles, fields: Sequence[Field]) -> Relation:
     several = [file.path for file in files.begun if file.several]
     parts = list[Relation]()
     if whole:
-        parts.append(Relation(f"SELECT {_named(fields)} FROM {_data(fields)} r", (whole,)))
+        parts.append(Relation(f"SELECT {_named(fields)} FROM {_FILES} r", (whole,)))
     if several:
-        text = f"SELECT {_named(fields)} FROM {_data(fields)} r WHERE r.s IS NULL OR r.s BETWEEN ? AND ?"
+        came = f"r.{ident(SNAPSHOT_COLUMN)}"
+        text = f"SELECT {_named(fields)} FROM {_FILES} r WHERE {came} IS NULL OR {came} BETWEEN ? AND ?"
         parts.append(Relation(text, (several, files.first, files.last)))
     parts += _held([row for row in files.rows if files.first <= row.begin <= files.last], fields)
     return _union(parts, fields)
@@ -140,23 +169,23 @@ def _deleted(files: ChangedFiles, fields: Sequence[Field]) -> Relation:
     parts, gone = list[Relation](), _gone(files.deletes)
     if files.deletes:
         text = (
-            f"SELECT {_named(fields)} FROM {_data(fields)} r SEMI JOIN (FROM {gone.scan} WHERE s BETWEEN ? AND ?) g"
-            " ON r.filename = g.f AND r.file_row_number = g.p"
+            f"SELECT {_named(fields)} FROM {_FILES} r SEMI JOIN (FROM {gone.scan} WHERE s BETWEEN ? AND ?) g"
+            f" ON r.{FILE} = g.f AND r.{ROW_NUMBER} = g.p"
         )
         losing = [each.data for each in files.deletes]
         parts.append(Relation(text, (losing, *gone.values, files.first, files.last)))
     if files.places:
         paths, places = [path for path, _ in files.places], [place for _, place in files.places]
         text = (
-            f"SELECT {_named(fields)} FROM {_data(fields)} r SEMI JOIN (SELECT unnest(?::VARCHAR[]) AS f,"
-            " unnest(?::BIGINT[]) AS p) g ON r.filename = g.f AND r.file_row_number = g.p"
+            f"SELECT {_named(fields)} FROM {_FILES} r SEMI JOIN (SELECT unnest(?::VARCHAR[]) AS f,"
+            f" unnest(?::BIGINT[]) AS p) g ON r.{FILE} = g.f AND r.{ROW_NUMBER} = g.p"
         )
         parts.append(Relation(text, (sorted(set(paths)), paths, places)))
     parts += _held([row for row in files.rows if row.end is not None and files.first <= row.end <= files.last], fields)
     if files.ended:
-        text = f"SELECT {_named(fields)} FROM {_data(fields)} r"
+        text = f"SELECT {_named(fields)} FROM {_FILES} r"
         if files.deletes:
-            text += f" ANTI JOIN {gone.scan} g ON r.filename = g.f AND r.file_row_number = g.p"
+            text += f" ANTI JOIN {gone.scan} g ON r.{FILE} = g.f AND r.{ROW_NUMBER} = g.p"
         parts.append(Relation(text, (list(files.ended), *(gone.values if files.deletes else ()))))
     return _union(parts, fields)
 
@@ -167,31 +196,21 @@ def _gone(deletes: Sequence[DeletedPlaces]) -> Relation:
     return Relation(_GONE, (paths, paths, data, [each.begin for each in deletes]))
 
 
+_FILES = f"read_parquet(?, union_by_name = true, hive_partitioning = false, filename = '{FILE}', {ROW_NUMBER} = true)"
+"""Files, which are bound. A path may look as if it held values; files of other programs may have other types."""
+
 _GONE = (
-    "(SELECT m.f, d.p, coalesce(d.s, m.begun) AS s FROM read_parquet(?, schema = MAP {"
-    f"{POSITION_ID:d}: {{'name': 'p', 'type': 'BIGINT', 'default_value': NULL}},"
-    f" {SNAPSHOT_ID:d}: {{'name': 's', 'type': 'BIGINT', 'default_value': NULL}}"
-    "}, hive_partitioning = false, filename = true) d"
+    f"(SELECT m.f, d.pos AS p, coalesce(d.{ident(SNAPSHOT_COLUMN)}, m.begun) AS s"
+    f" FROM (SELECT NULL::BIGINT AS {ident(SNAPSHOT_COLUMN)} WHERE false UNION ALL BY NAME SELECT * FROM {_FILES}) d"
     " JOIN (SELECT unnest(?::VARCHAR[]) AS name, unnest(?::VARCHAR[]) AS f, unnest(?::BIGINT[]) AS begun) m"
-    " ON d.filename = m.name)"
+    f" ON d.{FILE} = m.name)"
 )
-
-
-def _data(fields: Sequence[Field]) -> str:
-    """Data files, which are bound, by field ids: names change, and a path may look as if it held values."""
-    ids = {field.id: field.declared for field in fields}
-    columns = "".join(
-        f"{number:d}: {{'name': 'c{number:d}', 'type': {literal(declared)}, 'default_value': NULL}}, "
-        for number, declared in ids.items()
-    )
-    return (
-        f"read_parquet(?, schema = MAP {{{columns}{SNAPSHOT_ID:d}: {{'name': 's', 'type': 'BIGINT', 'default_value':"
-        " NULL}}, hive_partitioning = false, filename = true, file_row_number = true)"
-    )
+"""Places of rows; not every delete file has a column that says when they went."""
 
 
 def _named(fields: Sequence[Field]) -> str:
-    return ", ".join(f"r.c{field.id:d} AS {ident(name)}" for name, field in {f.name: f for f in fields}.items())
+    different = {field.name: field for field in fields}.values()
+    return ", ".join(f"CAST(r.{ident(f.name)} AS {f.declared}) AS {ident(f.name)}" for f in different)
 
 
 def _union(parts: Sequence[Relation], fields: Sequence[Field]) -> Relation:

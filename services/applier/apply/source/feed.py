@@ -31,7 +31,7 @@ from shared.lake.catalog.arrangement import Arrangement
 from shared.lake.catalog.reader import Column, TableInfo, TableView
 from shared.lake.catalog.runs import insertion_runs
 from shared.lake.catalog.touches import Touch
-from shared.lake.changes.changed_rows import by_functions
+from shared.lake.changes.changed_rows import ChangedRows, UnlikeFiles, by_functions
 from shared.lake.columns.history import fields_at
 from shared.lake.columns.identity import Identifying
 from shared.lake.columns.mapping import columns_as_of
@@ -312,13 +312,22 @@ class Feed:
         found = self._lake.changes.changed(reading.table, (reading.routing, *reading.keys), snapshots)
         if found is None or found.newest != self._head:
             first, last = self._bounds(snapshots)
-            found = by_functions(self._lake.alias, reading.table.called(last), first, last)
+            self._load_images(reading, by_functions(self._lake.alias, reading.table.called(last), first, last))
+            return
+        try:
+            self._load_images(reading, found)
+        except duckdb.Error as error:
+            if self._lake.changes.is_unlike(reading.table, error):
+                raise UnlikeFiles(str(error)) from None
+            raise
+
+    def _load_images(self, reading: Reading, changed: ChangedRows) -> None:
         keys = "".join(f", {ident(name)} AS k{i}" for i, name in enumerate(reading.keys))
         values = f"{ident(reading.routing)} AS r{keys}"
         self._con.execute(
-            f"CREATE TABLE {reading.memory('feed')} AS SELECT {values}, false AS was_there FROM {found.inserted.scan}"
-            f" UNION ALL SELECT {values}, true FROM {found.deleted.scan}",
-            [*found.inserted.values, *found.deleted.values],
+            f"CREATE TABLE {reading.memory('feed')} AS SELECT {values}, false AS was_there FROM {changed.inserted.scan}"
+            f" UNION ALL SELECT {values}, true FROM {changed.deleted.scan}",
+            [*changed.inserted.values, *changed.deleted.values],
         )
 
     def _load_touched(self, reading: Reading) -> None:

@@ -25,6 +25,7 @@ from shared.contracts.ranges import Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED
 from tests.fast.reader.lakes import COLUMNS, Lake, config
 from tests.lake.backup import Backup
+from tests.lake.other_program import rewrite
 
 MakeSource = Callable[..., LakeSource]
 SOURCE = {"catalog": "sqlite:of-the-fixture.sqlite"}
@@ -597,6 +598,18 @@ def test_changes_are_counted_by_files(tmp_path: Path, lake: Lake, monkeypatch: p
     before = lake.insert("a", 0, 9)
     lake.sql("UPDATE lake.t SET tenant = 'b' WHERE id < 2", "DELETE FROM lake.t WHERE id = 5")
     monkeypatch.setattr(row_counter, "by_functions", refused)
+    with closing(LakeSource(config(tmp_path), lake.lake)) as source:
+        source.observe(source.head())
+        (cut,) = source.cuts(Range(before, lake.head))
+        assert source.count(cut, ["a", "b"]).rows == {"a": 3, "b": 2}
+
+
+@pytest.mark.parametrize("names", [{}, {"tenant": "whose", "pos": "place"}], ids=["no field ids", "other names"])
+def test_changes_in_files_of_other_programs_are_counted(tmp_path: Path, lake: Lake, names: dict[str, str]) -> None:
+    lake.sql("SET enable_external_file_cache = false", "CALL lake.set_option('data_inlining_row_limit', 0)")
+    before = lake.insert("a", 0, 9)
+    lake.sql("UPDATE lake.t SET tenant = 'b' WHERE id < 2", "DELETE FROM lake.t WHERE id = 5")
+    rewrite(lake.con, "lake", tmp_path, names)
     with closing(LakeSource(config(tmp_path), lake.lake)) as source:
         source.observe(source.head())
         (cut,) = source.cuts(Range(before, lake.head))
