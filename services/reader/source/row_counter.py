@@ -174,12 +174,7 @@ class Counter:
             found = by_functions(ALIAS, self._called(snapshots.through), *snapshots.inclusive())
         return found.inserted, found.deleted
 
-    def _counted(
-        self,
-        relations: Callable[[], Iterable[tuple[Column, Relation]]],
-        routed: Set[str],
-        patience: Sequence[str] = PATIENT,
-    ) -> list[RowCounts]:
+    def _counted(self, relations: Relations, routed: Set[str], patience: Sequence[str] = PATIENT) -> list[RowCounts]:
         """Rows of each relation by its column's values. Retried once on a new connection."""
         return self._trying(lambda: self._run(relations, routed, patience))
 

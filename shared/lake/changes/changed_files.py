@@ -22,6 +22,9 @@ from shared.lake.sql import ident
 MOST_INLINED = 1_000
 """Rows, and deletes, of a range that a catalog holds itself; more are left to DuckLake."""
 
+MOST_FILES = 1_000
+"""Of a range; more are left to DuckLake, which opens one after the other."""
+
 KNOWN_VERSIONS = frozenset({"1.0"})
 """Of DuckLake's format: ``tests/lake/test_changed_rows.py`` holds what is read of them against its own functions."""
 
@@ -224,6 +227,8 @@ def _files(
     places: Sequence[Sequence[Any]],
 ) -> ChangedFiles | None:
     begun, ended, deletes = (rows or () for rows in found)
+    if len(begun) + len(ended) + len(deletes) > MOST_FILES:
+        return None
     data = [[_readable(folder, *row[1:6]) for row in rows] for rows in (begun, ended, deletes, places)]
     gone = [_readable(folder, path, relative, key, None, kind) for *_, path, relative, key, kind, _, _ in deletes]
     if not all(map(all, (*data, gone))) or any(row[-1] > 1 for row in deletes):

@@ -11,6 +11,7 @@ import pytest
 from shared.contracts.ranges import Range
 from shared.lake.catalog.reader import CatalogReader
 from shared.lake.changes.changed_files import (
+    MOST_FILES,
     MOST_INLINED,
     ChangedFiles,
     ChangedFilesReader,
@@ -110,6 +111,13 @@ def test_of_what_the_catalog_holds_rows_and_places_are_told() -> None:
     assert found.rows == (InlinedRow(5, None, ("61", 1)), InlinedRow(3, 6, (None, 2)))
     assert found.places == (("/lake/main/t/a.parquet", 17),)
     assert asked == [['"ducklake_inlined_data_7_1"', '"id"', '"tenant"']]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_many_files_are_left_to_ducklake(more: int) -> None:
+    begun = [[number, f"{number}.parquet", 1, None, None, "parquet", None] for number in range(MOST_FILES - 2 + more)]
+    found, _ = changed(usual() | {"begun": begun})
+    assert (found is None) is bool(more)
 
 
 @pytest.mark.parametrize("held", ["rows", "places"])
