@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import duckdb
@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-def rewrite(con: duckdb.DuckDBPyConnection, alias: str, folder: Path, names: Mapping[str, str]) -> None:
-    """Rewrite all files of a lake that ``con`` has attached. Columns get their ``names``; without any, field ids go."""
-    for path in folder.rglob("*.parquet"):
+def rewrite(
+    con: duckdb.DuckDBPyConnection, alias: str, folder: Path, names: Mapping[str, str], but: Collection[Path] = ()
+) -> None:
+    """Rewrite all files of a lake that ``con`` has attached, ``but`` some. Columns get their ``names``; without any,
+    field ids go."""
+    for path in set(folder.rglob("*.parquet")) - {*but}:
         rows = pq.read_table(path)
         fields = [
             pa.field(names.get(each.name, each.name), each.type, metadata=each.metadata if names else None)

@@ -296,6 +296,24 @@ def test_files_of_other_programs_are_read_by_an_applier(make_rig: MakeRig, names
     assert [rig.rows(name) for name in "ab"] == [rig.expected(name) for name in "ab"]
 
 
+@pytest.mark.parametrize("names", [{"id": "number", "pos": "place"}, {"tenant": "whose"}], ids=["keys", "routing"])
+@pytest.mark.parametrize("turn", [0, 1], ids=["later", "earlier"])
+def test_so_they_are_among_files_of_ducklake(make_rig: MakeRig, names: Mapping[str, str], turn: int) -> None:
+    """DuckDB would take a column that only some of the files have for NULL in the others."""
+    rig = _foreign(make_rig)
+    before = rig.head
+    rig.seed()
+    moves = "INSERT INTO src.main.t VALUES (40, 'a', 'x')", "INSERT INTO src.main.t VALUES (41, 'a', 'x')", *MOVES
+    known = set((rig.folder / "source-data").rglob("*.parquet"))
+    for number, statement in enumerate(moves):
+        rig.sql(statement)
+        if number % 2 == turn:
+            rewrite(rig.con, "src", rig.folder / "source-data", names, but=known)
+        known = set((rig.folder / "source-data").rglob("*.parquet"))
+    assert [said.outcome for said in rig.changes(before)] == [Outcome.APPLIED] * 2
+    assert [rig.rows(name) for name in "ab"] == [rig.expected(name) for name in "ab"]
+
+
 def _foreign(make_rig: MakeRig) -> ApplyRig:
     rig = make_rig()
     rig.con.execute("SET enable_external_file_cache = false")  # files are exchanged

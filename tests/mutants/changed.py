@@ -60,6 +60,10 @@ def _believe_all_files_alike() -> None:
     put(RowsByFiles, "is_unlike", lambda *_: False)
 
 
+def _take_for_null_what_is_missing() -> None:
+    put(changed_rows, "_FILES", changed_rows._FILES.replace("(?, ", "(?, union_by_name = true, "))
+
+
 MISTAKES: tuple[Mistake, ...] = (
     Mistake("deletes-by-file", "deletes are dated by their file", _date_deletes_by_their_file,
             (CHANGED, "-k", "tell_no")),
@@ -71,6 +75,8 @@ MISTAKES: tuple[Mistake, ...] = (
             (CHANGED, "-k", "tell_no")),
     Mistake("no-default-in-files", "older rows have no default of a key", _read_what_no_file_holds,
             (CHANGED, "-k", "do_not_hold")),
+    Mistake("missing-is-null", "a column that one of several files lacks is NULL", _take_for_null_what_is_missing,
+            (CHANGED, "-k", "among_files")),
     Mistake("all-files-alike", "a file of another program is tried again for good", _believe_all_files_alike,
             (CHANGED, "tests/fast/reader/source/test_lake_source.py", "-k", "other_programs")),
 )  # fmt: skip

@@ -196,21 +196,30 @@ def _gone(deletes: Sequence[DeletedPlaces]) -> Relation:
     return Relation(_GONE, (paths, paths, data, [each.begin for each in deletes]))
 
 
-_FILES = f"read_parquet(?, union_by_name = true, hive_partitioning = false, filename = '{FILE}', {ROW_NUMBER} = true)"
-"""Files, which are bound. A path may look as if it held values; files of other programs may have other types."""
+_FILES = f"read_parquet(?, hive_partitioning = false, filename = '{FILE}', {ROW_NUMBER} = true)"
+"""Data files, which are bound, in the columns of the first one: it is an error that another lacks one of them. A path
+may look as if it held values."""
+
+_DELETE_FILES = f"read_parquet(?, union_by_name = true, hive_partitioning = false, filename = '{FILE}')"
+"""Not every delete file has a column that says when rows went; the others show NULL then, as for any that they lack."""
 
 _GONE = (
-    f"(SELECT m.f, d.pos AS p, coalesce(d.{ident(SNAPSHOT_COLUMN)}, m.begun) AS s"
-    f" FROM (SELECT NULL::BIGINT AS {ident(SNAPSHOT_COLUMN)} WHERE false UNION ALL BY NAME SELECT * FROM {_FILES}) d"
+    "(SELECT m.f, coalesce(d.pos, error('a place is missing')) AS p,"
+    f" coalesce(d.{ident(SNAPSHOT_COLUMN)}, m.begun) AS s"
+    f" FROM (SELECT NULL::BIGINT AS {ident(SNAPSHOT_COLUMN)} WHERE false UNION ALL BY NAME FROM {_DELETE_FILES}) d"
     " JOIN (SELECT unnest(?::VARCHAR[]) AS name, unnest(?::VARCHAR[]) AS f, unnest(?::BIGINT[]) AS begun) m"
     f" ON d.{FILE} = m.name)"
 )
-"""Places of rows; not every delete file has a column that says when they went."""
 
 
 def _named(fields: Sequence[Field]) -> str:
-    different = {field.name: field for field in fields}.values()
-    return ", ".join(f"CAST(r.{ident(f.name)} AS {f.declared}) AS {ident(f.name)}" for f in different)
+    return ", ".join(f"{_checked(field)} AS {ident(name)}" for name, field in {f.name: f for f in fields}.items())
+
+
+def _checked(field: Field) -> str:
+    """The column as files have it that have it in the table's own type. A scan takes its types from the first file."""
+    column = f"r.{ident(field.name)}"
+    return f"CASE WHEN typeof({column}) = '{field.declared}' THEN {column} ELSE error('another type') END"
 
 
 def _union(parts: Sequence[Relation], fields: Sequence[Field]) -> Relation:
