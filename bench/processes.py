@@ -126,7 +126,7 @@ def _only(pid: int, kind: str) -> psutil.Process:
 def _kind(process: psutil.Process) -> str:
     """What a process is: up, broker, reader, control, applier, jvm, worker, other or gone."""
     try:
-        command = process.cmdline()
+        command = " ".join(process.cmdline()).split()  # a forked process has it as one text
     except psutil.NoSuchProcess:
         return GONE
     for kind in ("reader", "control", "applier", "up"):

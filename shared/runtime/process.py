@@ -20,6 +20,7 @@ PARENT = "VIADUCK_PARENT"
 """The process id of ``viaduck up`` for its children, which may come to life only after it has died."""
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 LOOK_EVERY_S = 0.5
 
 _LIBC = ctypes.CDLL(None)
@@ -37,9 +38,9 @@ def die_with_parent(environ: Mapping[str, str] = os.environ) -> None:
     must find ports and locks free. Linux reports the parent's death; comparing its id covers a parent that died
     before the call, and other systems.
     """
-    if _Watch.started:
+    if _Watch.of == os.getpid():
         return
-    _Watch.started = True
+    _Watch.of = os.getpid()
     parent = int(environ.get(PARENT, os.getppid()))
     signal_at_parents_end(signal.SIGKILL)
     Background("parent watch", lambda loop: _end_as_orphan(loop, parent)).start()
@@ -52,6 +53,23 @@ def signal_at_parents_end(number: int) -> None:
     """
     if sys.platform == "linux":
         _LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Have the kernel give this process the children of its descendants that end before them; only Linux does.
+
+    It must collect their exit codes (``reap_orphans``).
+    """
+    if sys.platform == "linux":
+        _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def adopts_orphans() -> bool:
+    """Whether this process was told to, or is the first of a container, which does so anyway."""
+    asked = ctypes.c_int(0)
+    if sys.platform == "linux":
+        _LIBC.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(asked), 0, 0, 0)
+    return bool(asked.value) or os.getpid() == 1
 
 
 def end_children() -> None:
@@ -68,8 +86,8 @@ def end_children() -> None:
 def reap_orphans(ours: Container[int | None]) -> None:
     """Collect the exit codes of dead children that other processes started, without ``ours``.
 
-    The first process of a container adopts the children of processes that died before them, such as an applier's JVM
-    and Python workers, and only it can reap them. Linux only.
+    A process that adopts them, such as the first one of a container, is given the children of processes that died
+    before them, such as an applier's JVM and Python workers, and only it can reap them. Linux only.
     """
     for listed in Path("/proc/self/task").glob("*/children"):
         for child in map(int, listed.read_text().split()):
@@ -79,7 +97,8 @@ def reap_orphans(ours: Container[int | None]) -> None:
 
 
 class _Watch:
-    started = False
+    of: int | None = None
+    """The process that has one: what is forked from it has none."""
 
 
 def _end_as_orphan(loop: Background, parent: int) -> None:

@@ -16,6 +16,8 @@ import yaml
 from services.cli.runtime.running import RunningViaduck
 from shared.contracts.errors import DependencyError
 from tests.e2e.parts import SOURCE, Parts
+from tests.e2e.prepared_viaduck import PreparedViaduck
+from tests.prepared import command_of
 from tests.servers.ports import free_port
 from tests.world.destination import Destination, Promise
 from tests.world.duck import connect
@@ -60,7 +62,7 @@ class Deployment:
         """How many stamped snapshots of each destination the oracle compared when it looked last."""
 
     def run(self) -> RunningViaduck:
-        return RunningViaduck(self.file, f"http://127.0.0.1:{self.port}", "events", self.log, self.environ)
+        return PreparedViaduck(self.file, f"http://127.0.0.1:{self.port}", "events", self.log, self.environ)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -166,7 +168,7 @@ def service(viaduck: RunningViaduck, name: str) -> psutil.Process | None:
     """The process of one service; None while it is not there."""
     for child in psutil.Process(viaduck.pid).children():
         try:
-            if name in child.cmdline():
+            if name in command_of(child):
                 return child
         except psutil.Error:
             continue

@@ -14,6 +14,7 @@ from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect
+from tests.e2e.prepared_viaduck import PreparedViaduck
 from tests.servers.ports import free_port
 
 HOSTILE = "../x'; DROP TABLE events; --<script>\u202e{}%s\n"
@@ -94,7 +95,7 @@ def test_a_new_tenant_gets_its_lake_and_a_hostile_value_is_only_proposed(tmp_pat
     source.insert("first", 0, 5)
     source.insert("before", 100, 7)
     source.insert(None, 200, 2)
-    viaduck = RunningViaduck(configured(tmp_path, port), url, "events", tmp_path / "up.log")
+    viaduck = PreparedViaduck(configured(tmp_path, port), url, "events", tmp_path / "up.log")
     with viaduck, httpx.Client(base_url=f"{url}/v1/pipelines/events", timeout=30.0) as rest:
         wait_for(viaduck, source, "t-before")
         source.insert("later", 300, 4)

@@ -30,6 +30,7 @@ from tests.e2e.phases import phase
 from tests.e2e.test_up import Up, viaduck
 from tests.fast.asking import HTTP
 from tests.fast.waiting import eventually
+from tests.prepared import command_of
 from tests.servers.ports import free_port
 from tests.signed import ENVIRON
 
@@ -161,7 +162,7 @@ def up(two: Two) -> Iterator[Up]:
 def reader_of(up: Up, pipeline: str) -> psutil.Process | None:
     for child in psutil.Process(up.process.pid).children(recursive=True):
         try:
-            if child.cmdline()[-2:] == ["--pipeline", pipeline]:
+            if command_of(child)[-2:] == ["--pipeline", pipeline]:
                 return child
         except psutil.Error:  # it has just ended
             continue

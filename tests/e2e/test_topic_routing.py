@@ -20,6 +20,7 @@ from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect
+from tests.e2e.prepared_viaduck import PreparedViaduck
 from tests.e2e.topics import Topic, read_all
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_port
@@ -176,7 +177,7 @@ def routed(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     keyed.topic.send(b"no JSON", key="stays")
     keyed.topic.send({"tenant": 5}, key="stays")
     keyed.topic.send({"first": "of no tenant"}, None, key="strange")
-    with RunningViaduck(files, f"http://127.0.0.1:{port}", PLAIN, folder / "up.log") as viaduck:
+    with PreparedViaduck(files, f"http://127.0.0.1:{port}", PLAIN, folder / "up.log") as viaduck:
         yield Routed(viaduck, plain, keyed)
 
 

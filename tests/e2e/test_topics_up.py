@@ -25,6 +25,7 @@ from shared.kafka.topic_log import TopicLog
 from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect
 from tests.e2e.deployment import kill, kill_tree
+from tests.e2e.prepared_viaduck import PreparedViaduck
 from tests.e2e.topics import Topic, committed_places
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_port
@@ -107,7 +108,7 @@ class TopicDeployment:
         }))  # fmt: skip
 
     def run(self) -> RunningViaduck:
-        return RunningViaduck(self.file, f"http://127.0.0.1:{self.port}", "clicks", self.log)
+        return PreparedViaduck(self.file, f"http://127.0.0.1:{self.port}", "clicks", self.log)
 
     def wait_until_landed(self, viaduck: RunningViaduck) -> Vector:
         """Until the destination holds what the topic holds now."""

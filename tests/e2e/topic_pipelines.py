@@ -17,6 +17,7 @@ from services.cli.runtime.running import RunningViaduck
 from shared.config.catalogs import ResolvedLake
 from shared.lake.connection.attach import attach
 from shared.lake.connection.engine import connect
+from tests.e2e.prepared_viaduck import PreparedViaduck
 from tests.fast.waiting import eventually
 from tests.servers.kafka import Kafka
 from tests.servers.ports import free_port
@@ -51,7 +52,7 @@ class TopicPipelines:
             }))  # fmt: skip
 
     def run(self) -> RunningViaduck:
-        return RunningViaduck(self.files, self._url, self.names[0], self.log)
+        return PreparedViaduck(self.files, self._url, self.names[0], self.log)
 
     def are_at(self, records: int) -> bool:
         """Whether none lacks a record of a topic that has so many offsets."""

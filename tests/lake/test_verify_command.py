@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.fast.cli.fake_control import FakeControl, serving, status
-from tests.fast.prepared import started
 from tests.lake.rig import ApplyRig, schema_of
+from tests.prepared import started
 
 pytestmark = pytest.mark.parametrize("make_lake", ["sqlite"], indirect=True)
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +19,10 @@ from viaduck_client import ClientError
 
 from services.cli.runtime.client import Control
 from shared.runtime.own_address import OWN_PORT, PEERS
-from shared.runtime.process import PARENT, SUPERVISED
+from shared.runtime.process import SUPERVISED
+from tests import prepared
 from tests.fast.asking import HTTP
+from tests.prepared import Prepared
 from tests.servers.ports import free_port
 from tests.torture.site import PIPELINE
 
@@ -34,11 +35,16 @@ READY_WITHIN_S = 180.0
 class Member:
     """One service. While it is ``held`` nobody starts it again."""
 
-    def __init__(self, name: str, command: list[str], environ: Mapping[str, str], log: Path, port: int) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], environ: Mapping[str, str], log: Path, port: int,
+        imported: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        """``imported``: by the process from which it is forked (``tests.prepared``)."""
         self.name, self.starts, self.held = name, 0, False
         self.port = port
-        self._command, self._environ, self._log = command, dict(environ), log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._arguments, self._environ, self._log = arguments, dict(environ), log
+        self._imported = imported
+        self._process: Prepared | None = None
 
     @property
     def pid(self) -> int | None:
@@ -74,11 +80,7 @@ class Member:
             self._environ[variable] = value
 
     def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environ,
-                start_new_session=True,
-            )  # fmt: skip
+        self._process = prepared.start(self._arguments, self._environ, self._log, self._log, self._imported, leads=True)
         self.starts += 1
 
     def family(self) -> list[psutil.Process]:
@@ -118,10 +120,12 @@ class Fleet:
 
     def __init__(
         self, files: Sequence[Path], folder: Path, port: int, environ: Mapping[str, str], *, appliers: int = 2,
+        imported: tuple[str, ...] = prepared.UP,
     ) -> None:  # fmt: skip
         self._named = [word for file in files for word in ("-c", str(file))]
         self._folder = folder
-        self._environ = {**os.environ, **environ, SUPERVISED: "1", PARENT: str(os.getpid())}
+        self._environ = {**os.environ, **environ, SUPERVISED: "1"}
+        self._imported = imported
         self._control_port, self._reader_port = port, free_port()
         self.members: dict[str, Member] = {}
         self._add("reader", self._reader_port)
@@ -134,7 +138,7 @@ class Fleet:
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._thread.start()  # it starts them: the kernel ends a child of ours with the thread that started it
+        self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
@@ -227,8 +231,8 @@ class Fleet:
         told = {OWN_PORT: str(port)} if port is not None else {PEERS: f"reader=http://127.0.0.1:{self._reader_port}"}
         listens = self._control_port if port is None else port
         environ = {**self._environ, **told}
-        command = [sys.executable, "-m", "services.cli.main", service, *self._named]
-        self.members[name] = Member(name, command, environ, self._folder / f"{name}.log", listens)
+        log = self._folder / f"{name}.log"
+        self.members[name] = Member(name, [service, *self._named], environ, log, listens, self._imported)
         return self.members[name]
 
     def _hold_all(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import prepared
 from tests.e2e.deployment import reached
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
@@ -24,6 +25,9 @@ from tests.torture.site import Ports, Site
 from tests.world.destination import Destination
 from tests.world.statements import Transaction
 from tests.world.upkeep import Upkeep
+
+PLANTED = "tests.torture.planted"
+"""What services are forked from imports it first: their functions have points."""
 
 HEALED_WITHIN_S = 60.0
 """Once faults stop, every healthy destination is at the head within this time: the liveness rule."""
@@ -69,7 +73,9 @@ class FaultRig:
         self._closing.callback(self.clicks.close)
         environ = {**self.site.environ, **self.points.environ}
         files = [self.site.file, self.site.clicks_file]
-        self.fleet = Fleet(files, folder / "logs", self.site.port, environ, appliers=appliers)
+        self.fleet = Fleet(
+            files, folder / "logs", self.site.port, environ, appliers=appliers, imported=(PLANTED, *prepared.UP)
+        )
         self.observer = Observer(self.site, self.fleet)
         """Looks at what is shown from the moment at which everything runs."""
         self.healed_s: list[float] = []

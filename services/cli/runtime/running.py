@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import httpx
 from viaduck_client import ClientError
@@ -22,6 +22,18 @@ from shared.runtime.process import signal_at_parents_end
 
 END_WITHIN_S = 35.0
 """``up`` ends everything within 30 s of SIGTERM (docs/how-to/deploy.md); then it is killed, group and all."""
+
+
+class UpProcess(Protocol):
+    """A process that leads a session, as ``subprocess.Popen`` shows one."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
 
 
 class RunningViaduck:
@@ -41,20 +53,10 @@ class RunningViaduck:
         self._url = url
         self._control = Control(url, timeout_s=5.0)
         self._http = httpx.Client(base_url=url, timeout=5.0)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: UpProcess | None = None
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "services.cli.main", "up", "-c", str(self._config)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environ,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-            )
+        self._process = self._start(("up", "-c", str(self._config)), self._environ, self._log)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
@@ -126,6 +128,18 @@ class RunningViaduck:
     def _last_words(self, lines: int = 5) -> str:
         return " / ".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
+    def _start(self, arguments: Sequence[str], environ: Mapping[str, str], log: Path) -> UpProcess:
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "services.cli.main", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environ,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+
 
 def run_to_end(command: Sequence[str]) -> int:
     """The exit code of a command that shares our terminal. If we are interrupted it is asked to end, and waited for."""
@@ -141,7 +155,7 @@ def run_to_end(command: Sequence[str]) -> int:
             _kill_session(process)
 
 
-def _kill_session(process: subprocess.Popen[bytes]) -> None:
+def _kill_session(process: UpProcess) -> None:
     """Whatever a process that leads a session has left behind."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -14,11 +14,13 @@ from services.cli.output.status_table import print_json
 from services.cli.runtime.client import control_of, url_of
 from services.cli.runtime.lock import StateLock
 from services.cli.runtime.ports import require_free
+from services.cli.runtime.run_service import SERVICES
 from services.cli.up.completion import BAD_CONFIGURATION, UNREACHABLE, Goal, worst
+from services.cli.up.fork_server import ForkServer
 from services.cli.up.outcome import ProgressSummary
 from services.cli.up.process_specs import InForce, Ports, processes, take_copies, take_over
 from services.cli.up.progress import ProgressDisplay, shown
-from services.cli.up.supervisor import MOST_FAILURES, Supervisor
+from services.cli.up.supervisor import MOST_FAILURES, Launch, Supervisor, execute
 from shared.config.declared import Lakes
 from shared.config.deployment import Deployment, load_all
 from shared.config.model import Config
@@ -40,7 +42,14 @@ REFUSED_WITHIN_S = 3.0
 """For an end before any work has begun: Spark takes too long to start to wait for it because of a typo."""
 
 
-def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None = None, as_json: bool = False) -> int:
+def main(
+    places: Sequence[Path],
+    *,
+    once: bool = False,
+    timeout_s: float | None = None,
+    as_json: bool = False,
+    launch: Launch = execute,
+) -> int:
     """Run until stopped, or with ``once`` until every destination is at the head. Returns the exit code.
 
     Raises ``ConfigError``, and ``DependencyError`` for what can't be done without and will not come by itself.
@@ -59,7 +68,11 @@ def main(places: Sequence[Path], *, once: bool = False, timeout_s: float | None 
             return signals.exit_code  # the caller has stopped waiting
         goals = goals_of(deployment) if once else []
         in_force = InForce(deployment)
-        with shown(once) as progress, running(Supervisor(processes(in_force, ports), progress.output)) as supervisor:
+        specs = processes(in_force, ports)
+        with (
+            shown(once) as progress,
+            running(Supervisor(specs, progress.output, launch=launch)) as supervisor,
+        ):
             return UpRun(in_force, supervisor, signals, progress, goals, timeout_s, as_json).run()
 
 
@@ -212,5 +225,6 @@ class UpRun:
 
 def run(places: Sequence[Path], *, once: bool, timeout_s: float | None, as_json: bool) -> int:
     """The command itself, with its logging."""
-    logging.configure("up")
-    return main(places, once=once, timeout_s=timeout_s, as_json=as_json)
+    with ForkServer(tuple(SERVICES.values())) as server:
+        logging.configure("up")
+        return main(places, once=once, timeout_s=timeout_s, as_json=as_json, launch=server.launch)

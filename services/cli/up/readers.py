@@ -11,8 +11,10 @@ from functools import partial
 import structlog
 
 from services.cli.runtime.ports import free_port, is_free
+from services.cli.runtime.run_service import SERVICES
+from services.cli.up.fork_server import ForkServer
 from services.cli.up.process_specs import InForce, named
-from services.cli.up.supervisor import Spec, Supervisor
+from services.cli.up.supervisor import Launch, Spec, Supervisor, execute
 from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment, same_but_destinations
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, UnreadableMessage
@@ -51,16 +53,17 @@ def main(deployment: Deployment, signals: Signals) -> int:
 
     Raises ``DependencyError`` where its own port is taken.
     """
-    readers = Readers(deployment)
-    server = _listening(deployment.common, readers)
-    server.start()
-    signals.on_end(_nothing)
-    try:
-        with hearing(deployment) as refresh:
-            readers.run(signals, refresh)
-    finally:
-        server.stop()
-        readers.stop()
+    with ForkServer([SERVICES["reader"]]) as fork_server:
+        readers = Readers(deployment, launch=fork_server.launch)
+        server = _listening(deployment.common, readers)
+        server.start()
+        signals.on_end(_nothing)
+        try:
+            with hearing(deployment) as refresh:
+                readers.run(signals, refresh)
+        finally:
+            server.stop()
+            readers.stop()
     return signals.exit_code
 
 
@@ -103,13 +106,14 @@ class Readers:
         self,
         deployment: Deployment,
         spec: Callable[[InForce, Config, Callable[[], int]], Spec] | None = None,
+        launch: Launch = execute,
     ) -> None:
         """``spec``: the process of a pipeline's reader, from what tells its port at each start."""
         self._in_force = InForce(deployment)
         self._spec = spec or reader_spec
         self._look_at_s = 0.0
         self._ports: dict[str, int] = {}
-        self._supervisor = Supervisor([])
+        self._supervisor = Supervisor([], launch=launch)
         self._peers = Peers({}, within_s=ANSWER_WITHIN_S)
         self._set_out(deployment.names)
 

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
-from shared.runtime.process import PARENT, SUPERVISED, reap_orphans
+from shared.runtime.process import PARENT, SUPERVISED, adopts_orphans, reap_orphans
 
 log = structlog.get_logger(__name__)
 
@@ -55,15 +56,43 @@ class Spec:
     ready: Callable[[], bool] = _always
 
 
+class Process(Protocol):
+    """A child of this process that leads a session, as ``subprocess.Popen`` shows one."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+
+Launch = Callable[[Spec, Mapping[str, str], int], Process]
+"""Starts a process that writes to a file descriptor, with some variables beside those of this process."""
+
+
+def execute(spec: Spec, environ: Mapping[str, str], output: int) -> Process:
+    """Start a command as a program, in a session of its own."""
+    with _hangups_wait():
+        return subprocess.Popen(
+            spec.command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **environ},
+            start_new_session=True,
+        )
+
+
 class Child:
     """One of the processes, and when it starts again."""
 
-    def __init__(self, spec: Spec, clock: Callable[[], float]) -> None:
+    def __init__(self, spec: Spec, clock: Callable[[], float], launch: Launch) -> None:
         self.spec = spec
+        self._launch = launch
         self.starts = 0
         self.exit_code: int | None = None
         self._clock = clock
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._failures = 0
         self._started_at = 0.0
         self._due_at = 0.0
@@ -109,15 +138,8 @@ class Child:
     def start(self, output: int) -> None:
         """In a session of its own: a Ctrl-C on the terminal is for the supervisor alone, which ends all in order."""
         self.spec.before_start()
-        with _hangups_wait():
-            self._process = subprocess.Popen(
-                self.spec.command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **self.spec.environ(), SUPERVISED: "1", PARENT: str(os.getpid())},
-                start_new_session=True,
-            )
+        environ = {**self.spec.environ(), SUPERVISED: "1", PARENT: str(os.getpid())}
+        self._process = self._launch(self.spec, environ, output)
         self.starts += 1
         self._started_at, self._kill_at = self._clock(), None
         log.info("process_started", process=self.spec.name, pid=self._process.pid)
@@ -193,10 +215,12 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         *,
         reaps: bool | None = None,
+        launch: Launch = execute,
     ) -> None:
-        """``reaps``: orphans become this process's children; so they do where it is a container's first."""
+        """``reaps``: orphans become this process's children; by default where it adopts them."""
         self._clock = clock
-        self._reaps = os.getpid() == 1 if reaps is None else reaps
+        self._launch = launch
+        self._reaps = adopts_orphans() if reaps is None else reaps
         self._children: dict[str, Child] = {}
         self._leaving: list[Child] = []
         for spec in specs:
@@ -208,7 +232,7 @@ class Supervisor:
 
     def add(self, spec: Spec) -> None:
         """One more process; what was called so before has been dropped."""
-        self._children[spec.name] = Child(spec, self._clock)
+        self._children[spec.name] = Child(spec, self._clock, self._launch)
 
     def drop(self, name: str) -> None:
         """End a process, and forget it."""

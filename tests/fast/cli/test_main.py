@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.fast.cli.fake_control import FakeControl, serving, status
-from tests.fast.prepared import started, viaduck
+from tests.prepared import started, viaduck
 from tests.servers.ports import free_port
 
 ERROR = {"type": "access_denied", "message": "no [right] here", "hint": "grant it", "retryable": False, "since": "…"}

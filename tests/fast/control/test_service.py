@@ -24,7 +24,7 @@ from shared.kafka.publisher import Publisher
 from shared.kafka.record import Record
 from shared.kafka.settings import BOOTSTRAP, KafkaSettings
 from shared.kafka.topics import Topics, ensure
-from tests.fast import prepared
+from tests import prepared
 from tests.fast.asking import HTTP
 from tests.fast.control.examples import frontier, problem, progress
 from tests.fast.control.files import destination, make_source, write

@@ -51,8 +51,13 @@ def _family() -> list[Any]:
     import psutil
 
     mine = [psutil.Process(), *psutil.Process().parents()]
-    driver = next(process for process in reversed(mine) if "applier" in process.cmdline())
+    driver = next(process for process in reversed(mine) if "applier" in _words(process))
     return [driver, *driver.children(recursive=True)]
+
+
+def _words(process: Any) -> list[str]:
+    """A forked process has its command line as one text."""
+    return " ".join(process.cmdline()).split()
 
 
 Passing = Callable[..., object]
@@ -167,7 +172,7 @@ def _follow_clock() -> None:
     import time_machine
 
     family = [psutil.Process(), *psutil.Process().parents()]
-    words = {word for process in family for word in process.cmdline()}
+    words = {word for process in family for word in _words(process)}
     service = next(name for name in ("applier", "reader", "control") if name in words)
     told = Path(os.environ[FOLDER]) / f"{service}.clock"
     offset, travel = "0", None
@@ -182,6 +187,15 @@ def _follow_clock() -> None:
             offset = now
 
 
-if FOLDER in os.environ:
+def plant() -> None:
+    """In what this process imports from now on."""
     sys.meta_path.insert(0, _Planter())
+
+
+def follow_clock() -> None:
     threading.Thread(target=_follow_clock, daemon=True).start()
+
+
+if FOLDER in os.environ:
+    plant()
+    follow_clock()

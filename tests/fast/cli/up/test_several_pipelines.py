@@ -13,7 +13,7 @@ import yaml
 from shared.config.deployment import load_all
 from tests.fast.cli.fake_control import FakeControl, serving, status
 from tests.fast.control.files import make_source
-from tests.fast.prepared import viaduck
+from tests.prepared import viaduck
 
 
 class Two(FakeControl):

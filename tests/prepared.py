@@ -16,66 +16,28 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from services.cli.runtime.run_service import SERVICES
+
 WITHIN_S = 60
 COMMANDS = ("httpx", "rich.table", "viaduck_client", "services.cli")
 CONTROL = ("services.control.service",)
+UP = ("services.cli.up.command", *SERVICES.values())
 """What is imported in advance, beside ``services.cli.main``; of a package all of its modules."""
-
-FORKING = """
-import atexit, importlib, json, os, pkgutil, sys, threading, traceback
-from services.cli import main as command_line
-
-for name in sys.argv[1:]:
-    for module in pkgutil.walk_packages(getattr(importlib.import_module(name), "__path__", ()), f"{name}."):
-        if name == "services.cli":
-            importlib.import_module(module.name)
-for line in sys.stdin:
-    asked = json.loads(line)
-    if isinstance(asked, int):
-        pid, status = os.waitpid(asked, os.WNOHANG)
-        print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
-        continue
-    pid = os.fork()
-    if pid == 0:
-        break
-    print(pid, flush=True)
-else:
-    sys.exit()
-
-os.chdir(asked["folder"])
-os.environ.clear()
-os.environ.update(asked["environ"])
-write = os.O_WRONLY | os.O_APPEND
-for number, (file, mode) in enumerate(((os.devnull, os.O_RDONLY), (asked["out"], write), (asked["err"], write))):
-    os.dup2(os.open(file, mode), number)
-sys.argv[:] = [command_line.__file__, *asked["arguments"]]
-code = 1
-try:
-    command_line.main()
-    code = 0
-except SystemExit as end:
-    code = int(end.code or 0)
-except BaseException:
-    traceback.print_exc()
-finally:
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-"""
 
 
 class _Forking:
     """One for the whole run, for each set of modules that it imports in advance."""
 
     def __init__(self, *imported: str) -> None:
-        command = [sys.executable, "-c", FORKING, *imported]
+        command = [sys.executable, "-m", "tests.forking", *imported]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._turn = threading.Lock()
         atexit.register(self._process.communicate)
@@ -105,16 +67,16 @@ class Prepared:
             self.returncode = self.parent.ask(self.pid)
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Raises ``subprocess.TimeoutExpired``."""
-        due = time.monotonic() + timeout
+        due = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
-            if time.monotonic() > due:
+            if timeout is not None and due is not None and time.monotonic() > due:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
             time.sleep(0.01)
         return code
 
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number: int, /) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -123,14 +85,28 @@ class Prepared:
 
 
 def start(
-    arguments: tuple[str, ...], environ: dict[str, str], out: Path, err: Path, imported: tuple[str, ...]
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    out: Path,
+    err: Path,
+    imported: tuple[str, ...],
+    *,
+    leads: bool = False,
 ) -> Prepared:
-    """Begin a command whose streams are appended to two files."""
+    """Begin a command whose streams are appended to two files. ``leads``: a session of its own."""
     parent = _forking(*imported)
     for file in (out, err):
         file.touch()
-    asked = {"arguments": arguments, "environ": environ, "folder": str(Path.cwd()), "out": str(out), "err": str(err)}
+    asked = {
+        "arguments": list(arguments), "environ": dict(environ), "folder": str(Path.cwd()),
+        "out": str(out), "err": str(err), "leads": leads,
+    }  # fmt: skip
     return Prepared(parent, parent.ask(asked))
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """The words of a command line, which a forked process has as one text."""
+    return " ".join(process.cmdline()).split()
 
 
 def viaduck(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
