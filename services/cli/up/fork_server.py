@@ -76,6 +76,7 @@ class ForkServer:
 
     def __enter__(self) -> Self:
         if sys.platform == "linux":
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, exit codes are lost
             adopt_orphans()
             _end_threads_of_imports()
             self._server, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -149,8 +150,11 @@ def _serve(asked: socket.socket, modules: Sequence[str]) -> NoReturn:
 
 
 def _import(module: str) -> None:
+    had_duckdb = "duckdb" in sys.modules
     with importing():
         importlib.import_module(module)
+    if not had_duckdb:
+        _end_threads_of_imports()
     spare_what_exists()
 
 
@@ -175,8 +179,11 @@ def _is_forked(asked: socket.socket, title: str) -> bool:
 
 def _run(output: int, arguments: Sequence[str], environ: Mapping[str, str]) -> NoReturn:
     """Be the command, as a program would."""
-    for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, file in enumerate((nothing, output, output)):
         os.dup2(file, number)
+    for file in {nothing, output} - {0, 1, 2}:
+        os.close(file)
     os.environ.update(environ)
     sys.argv[1:] = arguments
     importlib.import_module(COMMAND_LINE).main()

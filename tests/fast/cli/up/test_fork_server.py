@@ -21,14 +21,20 @@ SCENE = """
 import json, os, signal, sys, time
 from pathlib import Path
 import duckdb
+from services.cli.runtime.run_service import SERVICES
 from services.cli.up.fork_server import TITLE, ForkServer
 from services.cli.up.supervisor import Spec
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a parent may leave it
 
 def children():
     return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
 
 def title(pid):
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\\0").replace(b"\\0", b" ").decode()
+
+def threads(pid):
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 def until(done):
     while not done():
@@ -90,6 +96,19 @@ def test_what_is_asked_for_at_once_does_not_wait_for_imports(tmp_path: Path) -> 
         "    print(json.dumps([before, process.poll(), title(forking)]))",
     )
     assert (before, code, after) == ("viaduck: fork server, importing", 0, "viaduck: fork server")
+
+
+def test_neither_the_fork_server_nor_its_parent_has_a_thread_when_it_forks(tmp_path: Path) -> None:
+    """A thread is not copied, and locks that it holds stay locked. DuckDB, NumPy and Arrow start some when imported."""
+    assert scene(
+        tmp_path,
+        "server.close()",
+        "with ForkServer(list(SERVICES.values())) as server:",
+        "    own = threads(os.getpid())",
+        "    forking = next(pid for pid in children() if pid != forking)",
+        "    until(lambda: title(forking) == TITLE)",
+        "    print(json.dumps([own, threads(forking)]))",
+    ) == [1, 1]
 
 
 def test_a_signal_ends_it_and_is_its_exit_code(tmp_path: Path) -> None:
