@@ -166,11 +166,8 @@ class _Planter(MetaPathFinder):
         return spec
 
 
-def _follow_clock() -> None:
+def _follow_clock(psutil: Any, time_machine: Any) -> None:
     """Move what this process takes for the time of day, whenever its service's file says so."""
-    import psutil
-    import time_machine
-
     family = [psutil.Process(), *psutil.Process().parents()]
     words = {word for process in family for word in _words(process)}
     service = next(name for name in ("applier", "reader", "control") if name in words)
@@ -193,7 +190,11 @@ def plant() -> None:
 
 
 def follow_clock() -> None:
-    threading.Thread(target=_follow_clock, daemon=True).start()
+    """On a thread, which imports nothing: it would find half of a module that the process is importing."""
+    import psutil
+    import time_machine
+
+    threading.Thread(target=_follow_clock, args=(psutil, time_machine), daemon=True).start()
 
 
 if FOLDER in os.environ:
