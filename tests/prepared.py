@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,11 +61,14 @@ class Prepared:
     parent: _Forking
     pid: int
     returncode: int | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    """An exit code is told once, and threads ask for it at the same time."""
 
     def poll(self) -> int | None:
-        if self.returncode is None:
-            self.returncode = self.parent.ask(self.pid)
-        return self.returncode
+        with self._turn:
+            if self.returncode is None:
+                self.returncode = self.parent.ask(self.pid)
+            return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Raises ``subprocess.TimeoutExpired``."""
