@@ -7,6 +7,7 @@ logged and shown in ``/readyz``, and the loop restarts with a growing delay. A l
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -28,9 +29,6 @@ Clock = Callable[[], float]
 Work = Callable[["Background"], None]
 """A loop: it calls ``turned`` in each turn, and returns when ``stopped`` is set."""
 
-_beating: weakref.WeakSet[Heartbeat] = weakref.WeakSet()
-_guard = threading.Lock()
-
 
 class Heartbeat:
     """One loop's sign of life, on whatever thread it runs, from ``begin`` to ``end``."""
@@ -45,16 +43,16 @@ class Heartbeat:
 
     def begin(self) -> None:
         self.turned()
-        with _guard:
-            _beating.add(self)
+        with _loops.guard:
+            _loops.beating.add(self)
 
     def turned(self) -> None:
         """Called by the loop in each turn."""
         self._turned_s = self._clock()
 
     def end(self) -> None:
-        with _guard:
-            _beating.discard(self)
+        with _loops.guard:
+            _loops.beating.discard(self)
 
     def __enter__(self) -> Self:
         self.begin()
@@ -180,5 +178,17 @@ def standing_still() -> dict[str, str]:
 
 
 def _beats() -> list[Heartbeat]:
-    with _guard:
-        return sorted(_beating, key=lambda beat: beat.name)
+    with _loops.guard:
+        return sorted(_loops.beating, key=lambda beat: beat.name)
+
+
+class _Loops:
+    """Those of this process, which a process that is forked from it does not have."""
+
+    def __init__(self) -> None:
+        self.beating = weakref.WeakSet[Heartbeat]()
+        self.guard = threading.Lock()
+
+
+_loops = _Loops()
+os.register_at_fork(after_in_child=_loops.__init__)  # type: ignore[misc]

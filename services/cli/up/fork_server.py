@@ -66,7 +66,8 @@ class ForkedProcess:
 class ForkServer:
     """``with ForkServer(modules) as server: Supervisor(specs, launch=server.launch)``, on the main thread.
 
-    Enter it before this process has threads, locks on files, or handlers of signals: a fork copies them.
+    Enter it before this process has locks on files, connections, or threads that take locks: a fork copies them. What
+    waits for signals or for the parent's end may run: handlers are reset, and loops forgotten (``Background``).
     """
 
     def __init__(self, modules: Sequence[str]) -> None:

@@ -184,3 +184,28 @@ def test_the_fork_server_ends_with_its_parent_and_what_was_forked_goes_on(tmp_pa
         assert not gone(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
+
+
+FORKS = """
+import json, os, time
+from shared.runtime import background
+
+loop = background.Background("work", lambda loop: time.sleep(60), turns_within_s=0.0)
+loop.start()
+while not background.standing_still():
+    time.sleep(0.001)
+read, write = os.pipe()
+with background._loops.guard:  # as another thread may have it
+    if os.fork() == 0:
+        os.write(write, json.dumps([background.problems(), background.standing_still()]).encode())
+        os._exit(0)
+os.close(write)
+print(os.read(read, 1000).decode(), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_process_that_was_forked_misses_no_loop_of_its_parent() -> None:
+    """It has none of its threads. Readers that were forked said after two minutes that these stood still."""
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[{}, {}]\n"
