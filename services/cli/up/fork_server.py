@@ -11,6 +11,7 @@ where the fork server was killed, commands start as programs (``supervisor.execu
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -74,6 +75,7 @@ class ForkServer:
         """``modules``: what to import in advance."""
         self._modules = modules
         self._server: socket.socket | None = None
+        self._pid = 0
 
     def __enter__(self) -> Self:
         if sys.platform == "linux":
@@ -81,7 +83,8 @@ class ForkServer:
             adopt_orphans()
             _end_threads_of_imports()
             self._server, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            if os.fork() == 0:
+            self._pid = os.fork()
+            if self._pid == 0:
                 self._server.close()
                 _serve(asked, self._modules)
             asked.close()
@@ -95,6 +98,10 @@ class ForkServer:
         if self._server is not None:
             self._server.close()
             self._server = None
+            with contextlib.suppress(ChildProcessError):  # it has ended, and its exit code is collected
+                if os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+                    os.kill(self._pid, signal.SIGKILL)
+                    os.waitpid(self._pid, 0)
 
     def launch(self, spec: Spec, environ: Mapping[str, str], output: int) -> Process:
         """Start a process that writes to ``output`` and has ``environ`` beside this process's own."""

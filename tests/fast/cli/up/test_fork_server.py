@@ -186,6 +186,19 @@ def test_the_fork_server_ends_with_its_parent_and_what_was_forked_goes_on(tmp_pa
         os.kill(pid, signal.SIGKILL)
 
 
+def test_nothing_is_left_of_a_fork_server_that_was_closed_whatever_it_is_at(tmp_path: Path) -> None:
+    assert scene(
+        tmp_path,
+        "ends = [lambda: None, lambda: os.kill(max(children()), signal.SIGKILL)]",
+        "left = []",
+        "for end in ends:",
+        "    with ForkServer(['services.control.service']) as server:",
+        "        end()",
+        "    left.append([pid for pid in children() if pid != forking])",
+        "print(json.dumps(left))",
+    ) == [[], []]
+
+
 FORKS = """
 import json, os, time
 from shared.runtime import background
