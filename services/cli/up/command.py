@@ -20,7 +20,7 @@ from services.cli.up.fork_server import ForkServer
 from services.cli.up.outcome import ProgressSummary
 from services.cli.up.process_specs import InForce, Ports, processes, take_copies, take_over
 from services.cli.up.progress import ProgressDisplay, shown
-from services.cli.up.supervisor import MOST_FAILURES, Launch, Supervisor, execute
+from services.cli.up.supervisor import MOST_FAILURES, Launch, Supervisor, start_program
 from shared.config.declared import Lakes
 from shared.config.deployment import Deployment, load_all
 from shared.config.model import Config
@@ -48,7 +48,7 @@ def main(
     once: bool = False,
     timeout_s: float | None = None,
     as_json: bool = False,
-    launch: Launch = execute,
+    launch: Launch = start_program,
 ) -> int:
     """Run until stopped, or with ``once`` until every destination is at the head. Returns the exit code.
 

@@ -6,7 +6,7 @@ fork: it has no thread, connection or lock that a fork would copy while it is in
 
 Each process leads a session of its own, and is a child of the process that asked for it, which learns its exit code:
 the fork server forks twice, and Linux gives the orphan to the nearest ancestor that adopts orphans. Elsewhere, and
-where the fork server was killed, commands start as programs (``supervisor.execute``).
+where the fork server was killed, commands start as programs (``supervisor.start_program``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import NoReturn, Self
 import setproctitle
 import structlog
 
-from services.cli.up.supervisor import Process, Spec, execute
+from services.cli.up.supervisor import Process, Spec, start_program
 from shared.runtime.garbage import importing, spare_what_exists
 from shared.runtime.process import adopt_orphans
 from shared.runtime.signals import HEARD
@@ -106,7 +106,7 @@ class ForkServer:
     def launch(self, spec: Spec, environ: Mapping[str, str], output: int) -> Process:
         """Start a process that writes to ``output`` and has ``environ`` beside this process's own."""
         pid = self._fork(spec.command, environ, output) if tuple(spec.command[:3]) == OURS else None
-        return execute(spec, environ, output) if pid is None else ForkedProcess(pid)
+        return start_program(spec, environ, output) if pid is None else ForkedProcess(pid)
 
     def _fork(self, command: Sequence[str], environ: Mapping[str, str], output: int) -> int | None:
         if self._server is None:
@@ -141,8 +141,10 @@ def _serve(asked: socket.socket, modules: Sequence[str]) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     setproctitle.setproctitle(f"{TITLE}, importing")
     missing = [COMMAND_LINE, *modules]
+    requests = select.poll()
+    requests.register(asked, select.POLLIN)
     while True:
-        if missing and not select.select([asked], [], [], 0)[0]:
+        if missing and not requests.poll(0):
             _import(missing.pop(0))
             if not missing:
                 setproctitle.setproctitle(TITLE)

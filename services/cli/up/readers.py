@@ -14,7 +14,7 @@ from services.cli.runtime.ports import free_port, is_free
 from services.cli.runtime.run_service import SERVICES
 from services.cli.up.fork_server import ForkServer
 from services.cli.up.process_specs import InForce, named
-from services.cli.up.supervisor import Launch, Spec, Supervisor, execute
+from services.cli.up.supervisor import Launch, Spec, Supervisor, start_program
 from shared.config.deployment import ACCEPTED, LOOK_AGAIN_S, Deployment, same_but_destinations
 from shared.config.model import Config
 from shared.contracts.errors import ConfigError, UnreadableMessage
@@ -106,7 +106,7 @@ class Readers:
         self,
         deployment: Deployment,
         spec: Callable[[InForce, Config, Callable[[], int]], Spec] | None = None,
-        launch: Launch = execute,
+        launch: Launch = start_program,
     ) -> None:
         """``spec``: the process of a pipeline's reader, from what tells its port at each start."""
         self._in_force = InForce(deployment)

@@ -70,7 +70,7 @@ Launch = Callable[[Spec, Mapping[str, str], int], Process]
 """Starts a process that writes to a file descriptor, with some variables beside those of this process."""
 
 
-def execute(spec: Spec, environ: Mapping[str, str], output: int) -> Process:
+def start_program(spec: Spec, environ: Mapping[str, str], output: int) -> Process:
     """Start a command as a program, in a session of its own."""
     with _hangups_wait():
         return subprocess.Popen(
@@ -215,7 +215,7 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         *,
         reaps: bool | None = None,
-        launch: Launch = execute,
+        launch: Launch = start_program,
     ) -> None:
         """``reaps``: orphans become this process's children; by default where it adopts them."""
         self._clock = clock
