@@ -78,6 +78,12 @@ class Up:
         return [line for line in lines if str(self.file.parent) in line]
 
 
+def connected_to(pid: int | None) -> set[str]:
+    """The addresses to which a process has connections."""
+    found = psutil.Process(pid).net_connections("inet")
+    return {f"{each.raddr.ip}:{each.raddr.port}" for each in found if each.raddr}
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     con = connect()
@@ -132,8 +138,10 @@ def test_a_killed_broker_comes_back_and_the_services_find_the_new_one(up: Up) ->
     before = up.wait_until_all_run()
     psutil.Process(before[BROKER]).kill()
     eventually(lambda: not set(before.values()) & set(up.pids().values()) and up.pid(READER), WITHIN_S)
-    up.wait_until_all_run()
+    after = up.wait_until_all_run()
     eventually(up.is_ready, WITHIN_S)
+    address = (up.file.parent / ".viaduck" / "broker.address").read_text()
+    assert all(address in connected_to(after[service]) for service in SERVICES)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

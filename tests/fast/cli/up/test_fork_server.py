@@ -67,6 +67,12 @@ def scene(folder: Path, *lines: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def scene_with(modules: str, folder: Path, *lines: str) -> Any:
+    """The same with a fork server that imports other modules, and may not have yet."""
+    again = ("server.close()", f"with ForkServer({modules}) as server:", "    [forking] = children()")
+    return scene(folder, *again, *(f"    {line}" for line in lines))
+
+
 def test_a_command_is_forked_and_is_what_a_program_would_be(tmp_path: Path) -> None:
     own, forking, pid, name, code, told = scene(
         tmp_path,
@@ -85,28 +91,24 @@ def test_a_command_is_forked_and_is_what_a_program_would_be(tmp_path: Path) -> N
 
 
 def test_what_is_asked_for_before_all_is_imported_is_forked_as_well(tmp_path: Path) -> None:
-    code, after = scene(
+    code, after = scene_with(
+        "['services.control.service']",
         tmp_path,
-        "server.close()",
-        "with ForkServer(['services.control.service']) as server:",
-        "    process = start('--version')",
-        "    forking = next(pid for pid in children() if pid != process.pid)",
-        "    until(lambda: process.poll() is not None and title(forking) == TITLE)",
-        "    print(json.dumps([process.poll(), title(forking)]))",
+        "process = start('--version')",
+        "until(lambda: process.poll() is not None and title(forking) == TITLE)",
+        "print(json.dumps([process.poll(), title(forking)]))",
     )
     assert (code, after) == (0, "viaduck: fork server")
 
 
 def test_neither_the_fork_server_nor_its_parent_has_a_thread_when_it_forks(tmp_path: Path) -> None:
     """A thread is not copied, and locks that it holds stay locked. DuckDB, NumPy and Arrow start some when imported."""
-    assert scene(
+    assert scene_with(
+        "list(SERVICES.values())",
         tmp_path,
-        "server.close()",
-        "with ForkServer(list(SERVICES.values())) as server:",
-        "    own = threads(os.getpid())",
-        "    forking = next(pid for pid in children() if pid != forking)",
-        "    until(lambda: title(forking) == TITLE)",
-        "    print(json.dumps([own, threads(forking)]))",
+        "own = threads(os.getpid())",
+        "until(lambda: title(forking) == TITLE)",
+        "print(json.dumps([own, threads(forking)]))",
     ) == [1, 1]
 
 
