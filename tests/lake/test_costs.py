@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import duckdb
 import pytest
 
 from services.applier.model.task import Target
 from services.applier.worker import worker_state
+from services.reader.planner.scheduling import SourceState
+from services.reader.source.lake_source import LakeSource
 from shared.config.model import CommitChoice
 from shared.contracts.messages import ItemKind, Outcome, Progress
 from shared.contracts.ranges import Range
@@ -20,6 +23,7 @@ from shared.lake.connection.engine import connect
 from shared.lake.connection.query import Question
 from shared.lake.connection.statements import Postgres as StatementsOnPostgres
 from shared.lake.connection.statements import Row
+from tests.fast.reader.lakes import config
 from tests.lake.conftest import MakeRig
 from tests.lake.rig import ApplyRig
 from tests.servers.postgres import Postgres
@@ -161,6 +165,16 @@ def test_an_advance_is_cheaper_and_an_idle_poll_is_one_statement(
     with closing(CatalogReader(rig.source)) as catalog:
         catalog.head()
         assert sent.during(catalog.head, "source") == [1]
+
+
+@ON_POSTGRES
+def test_a_head_that_was_seen_before_is_asked_for_what_is_retained_alone(
+    rig: ApplyRig, sent: Counter, tmp_path: Path
+) -> None:
+    with closing(LakeSource(config(tmp_path), rig.source)) as source:
+        seen, head, later = source.observe(source.head()), source.head(), list[SourceState]()
+        assert sent.during(lambda: later.append(source.observe(head)), "source") == [1]
+        assert later == [seen]
 
 
 @ON_POSTGRES

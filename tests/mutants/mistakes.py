@@ -44,6 +44,7 @@ from services.reader.planner.change_index import ChangeIndex
 from services.reader.planner.destination_state import DestinationState
 from services.reader.planner.scheduling import Draft
 from services.reader.source import row_counter
+from services.reader.source.lake_source import LakeSource
 from services.reader.source.source_poller import SourcePoller
 from shared.config import catalogs, libpq_words, secrets, store_access
 from shared.config.limits import LakeLimits
@@ -59,7 +60,7 @@ from shared.lake.attached.pool import OpenLake
 from shared.lake.attached.state import AttachedState
 from shared.lake.catalog import reader as catalog
 from shared.lake.catalog import touches
-from shared.lake.catalog.reader import CatalogReader, TableView
+from shared.lake.catalog.reader import CatalogReader, Head, TableView
 from shared.lake.changes.changed_rows import INSERTIONS
 from shared.lake.connection import engine, spill, store_secrets
 from shared.lake.connection import postgres as postgres_connections
@@ -250,6 +251,16 @@ def _fail_together() -> None:
         self._fail(group, error)
 
     _put(TaskRun, "_part", part)
+
+
+def _head_by_number() -> None:
+    looked = LakeSource._looked
+
+    def by_number(self: LakeSource, head: Head) -> TableView:
+        seen = head if self._seen is None else self._seen[0]
+        return looked(self, seen if seen.snapshot == head.snapshot else head)
+
+    _put(LakeSource, "_looked", by_number)
 
 
 def _touches_of_one_look() -> None:
@@ -616,6 +627,8 @@ MISTAKES = (
             ("tests/lake/test_early_answers.py", "-k", "while_another_apply")),
     Mistake("fail-together", "a reading's failure told of the whole group", _fail_together,
             (HOSTILE, "-k", "reading_that_fails_for_a_group and sqlite")),
+    Mistake("head-by-number", "a head is known by its number alone, whatever was restored", _head_by_number,
+            ("tests/fast/reader/source/test_lake_source.py", "-k", "history_that_was_undone")),
     Mistake("touches-of-one-look", "a second look at a source asks for nothing that touched it", _touches_of_one_look,
             ("tests/lake/test_apply.py", "-k", "read_at_the_head_with_what_followed and sqlite")),
     Mistake("skip-deletions", "skip the deletions scan always", _skip_deletions,

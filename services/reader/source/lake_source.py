@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from shared.contracts.errors import SourceError, ViaduckError
 from shared.contracts.positions import SpelledPosition
 from shared.contracts.ranges import NOT_SEEDED, Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED, Offered
-from shared.lake.catalog.reader import CatalogReader, Column, Head, SourceNews, TableInfo
+from shared.lake.catalog.reader import CatalogReader, Column, Head, SourceNews, TableInfo, TableView
 from shared.lake.catalog.runs import insertion_runs
 from shared.lake.catalog.touches import Touch
 from shared.lake.checks.source import AS_SOURCE
@@ -55,7 +56,7 @@ class LakeSource:
         self._catalog = CatalogReader(lake)
         self._counter = Counter(lake, self._catalog, self._called)
         self._table: TableInfo | None = None
-        self._seen: Head | None = None
+        self._seen: tuple[Head, TableView] | None = None
         self._histories = 0
         self._reshapes: tuple[int, Reshapes] = (0, UNCHANGED)
         """And of which history they are."""
@@ -72,14 +73,13 @@ class LakeSource:
     def observe(self, head: Head) -> SourceState:
         """What else metadata tells at the head. Raises ``source_gone`` where there is no such table."""
         with _as_source():
-            seen = self._seen or head
-            look = self._catalog.source_look(self._schema, self._name, head.snapshot, [seen.snapshot])
-            self._table = table = self._found(None if look is None else look.table)
-        assert look is not None  # noqa: S101 - a table was found
+            look = self._looked(head)
+            self._table = table = self._require_routed(look.table)
         oldest, first = look.oldest, look.first
+        seen = head if self._seen is None else self._seen[0]
         if is_undone(seen, head, oldest, look.times.get(seen.snapshot)):
             self._histories += 1
-        self._seen = head
+        self._seen = head, look
         broken = breaks(table.versions, self._identifying, head.snapshot)
         notice = look.layout.notice(table.schema, table.name)
         told = *self._renamed(table), self._replaced(table, broken, oldest), notice
@@ -96,6 +96,23 @@ class LakeSource:
             reshapes=self._dated(reshapings(table.versions, head.snapshot)),
             notice="; ".join(filter(None, told)) or None,
         )
+
+    def _looked(self, head: Head) -> TableView:
+        """A look at ``head``. Of one that was seen before only what is retained is asked: an expiry makes no snapshot,
+        and all else does."""
+        if self._seen is None:
+            return self._whole_look(head, head.snapshot)
+        seen, look = self._seen
+        if (seen.snapshot, seen.time) != (head.snapshot, head.time):
+            return self._whole_look(head, seen.snapshot)
+        oldest, first = self._catalog.retained(look.table.schema, look.table.name, head.snapshot)
+        return replace(look, oldest=oldest, first=first, times={head.snapshot: head.time})
+
+    def _whole_look(self, head: Head, seen: int) -> TableView:
+        look = self._catalog.source_look(self._schema, self._name, head.snapshot, [seen])
+        if look is None:
+            raise self._gone()
+        return look
 
     def _renamed(self, table: TableInfo) -> Iterator[str]:
         """What is to be told while the file names the table, or a column that tells rows apart, otherwise."""
@@ -255,7 +272,7 @@ class LakeSource:
         names, as of its end, and another column may have the name of the routing column by then."""
         if self._table is not None and end <= self._table.snapshot:
             return
-        table = self._found(self._catalog.source_table(self._schema, self._name, end))
+        table = self._require_routed(self._catalog.source_table(self._schema, self._name, end))
         if self._table is not None and table.table_uuid != self._table.table_uuid:
             raise _changed_meanwhile("is another table")
         self._table = table
@@ -284,10 +301,13 @@ class LakeSource:
         column = self._known().identified_at(self._field, snapshot)
         return self._routing() if column is None else column
 
-    def _found(self, table: TableInfo | None) -> TableInfo:
+    def _gone(self) -> SourceError:
         where = f"the source has no table {self._schema}.{self._name}"
+        return SourceError("source_gone", where, "create it again, or correct source.schema and source.table")
+
+    def _require_routed(self, table: TableInfo | None) -> TableInfo:
         if table is None:
-            raise SourceError("source_gone", where, "create it again, or correct source.schema and source.table")
+            raise self._gone()
         routing = table.identified(self._field)
         if routing is None:
             said = f"the source table no longer has a column {self._field}"

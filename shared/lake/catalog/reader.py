@@ -220,11 +220,14 @@ class CatalogReader(CurrentTables, CommitStamps, CatalogComments, TableNames, Ta
         if seen is None:
             name = self.called_otherwise(schema, table, at)
             return None if name is None else self.source_look(name.schema, name.table, at, snapshots, after)
-        oldest, first = retained[0]["oldest"], retained[0]["first"]
         return TableView(
-            seen, layout_in(layout), int(oldest), None if first is None else int(first), _times(times),
-            touches_in(touches, seen.table_id),
-        )  # fmt: skip
+            seen, layout_in(layout), *_retained(retained), _times(times), touches_in(touches, seen.table_id)
+        )
+
+    def retained(self, schema: str, table: str, at: int) -> tuple[int, int | None]:
+        """The oldest retained snapshot, and the oldest with the table, of a look at ``at`` that was made before: an
+        expiry makes no snapshot."""
+        return _retained(self._all(RETAINED, schema=schema, table=table, at=at))
 
     def news(self, table_id: int, after: int, snapshots: Iterable[int] = ()) -> SourceNews:
         """What has touched a table after a snapshot, up to the head, and when ``snapshots`` were committed, in one
@@ -308,6 +311,12 @@ def _times_of(count: int) -> str:
 
 def _times(rows: Sequence[Row]) -> dict[int, datetime]:
     return {int(row["snapshot_id"]): catalog_time(row["snapshot_time"]) for row in rows}
+
+
+def _retained(rows: Sequence[Row]) -> tuple[int, int | None]:
+    """By the row of ``RETAINED``."""
+    oldest, first = rows[0]["oldest"], rows[0]["first"]
+    return int(oldest), None if first is None else int(first)
 
 
 def _head(rows: Sequence[Row]) -> Head:
