@@ -171,7 +171,10 @@ def alone(rig: ApplyRig) -> None:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_columns_are_followed_together_with_rows(shaped: ApplyRig, what: str) -> None:
+def test_columns_are_followed_together_with_rows_and_commits_after_that_are_direct(shaped: ApplyRig, what: str) -> None:
+    position = shaped.head
+    shaped.sql(f"UPDATE {T} SET n = 0 WHERE id IN (2, 3, 30, 31)")
+    assert {each.commit for each in shaped.changes(position)} == {CommitPath.DIRECT}, "what is remembered of files"
     position = shaped.head
     shaped.sql(f"UPDATE {T} SET n = n + 100 WHERE id < 4", *CHANGES[what])
     key = name_now(shaped, "id")
@@ -179,18 +182,6 @@ def test_columns_are_followed_together_with_rows(shaped: ApplyRig, what: str) ->
     answers = shaped.changes(position)
     assert [(each.outcome, each.error) for each in answers] == [(Outcome.APPLIED, None)] * 2
     assert {each.commit for each in answers} == {committed(what)}
-    assert_exact(shaped)
-
-
-@pytest.mark.parametrize("what", CHANGES)
-def test_commits_after_that_are_direct_and_right(shaped: ApplyRig, what: str) -> None:
-    position = shaped.head
-    shaped.sql(f"UPDATE {T} SET n = 0 WHERE id IN (2, 3, 30, 31)")
-    assert {each.commit for each in shaped.changes(position)} == {CommitPath.DIRECT}, "what is remembered of files"
-    position = shaped.head
-    shaped.sql(*CHANGES[what])
-    key = name_now(shaped, "id")
-    shaped.changes(position)
     assert_exact(shaped)
     for forgets in (False, True):
         if forgets:

@@ -25,6 +25,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from tests.scratch import scratch
 from tests.servers.machine import Image, Local, Machine, machine, run_to_end, wait_until_ready
 from tests.servers.ports import free_port
 from tests.servers.server import Server
@@ -41,6 +42,7 @@ SETTINGS = {
     "wal_level": "logical",
     "lc_messages": "C",
     "shared_buffers": "64MB",
+    "max_wal_size": "256MB",  # else a long run keeps a gigabyte of it, in memory where its folder is
     "timezone": "America/St_Johns",  # as where a server's is its machine's: nothing may depend on it
     "shared_preload_libraries": "pg_stat_statements",
 }
@@ -230,7 +232,7 @@ class Postgres(Server):
         return False
 
     def _prepared(self) -> Machine:
-        self._root = Path(tempfile.mkdtemp(prefix="viaduck-postgres-"))
+        self._root = Path(tempfile.mkdtemp(prefix="viaduck-postgres-", dir=scratch()))
         options = ["-h", "127.0.0.1", "-p", str(self.port)]
         options += [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         told = {"POSTGRES_PASSWORD": self.password}

@@ -98,8 +98,8 @@ class LakeSource:
         )
 
     def _looked(self, head: Head) -> TableView:
-        """A look at ``head``. Of one that was seen before only what is retained is asked: an expiry makes no snapshot,
-        and all else does."""
+        """A look at ``head``. Where it was looked at before only what is retained is asked: an expiry makes no
+        snapshot, and each change of anything else that a look finds does."""
         if self._seen is None:
             return self._whole_look(head, head.snapshot)
         seen, look = self._seen
