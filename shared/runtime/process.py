@@ -87,13 +87,12 @@ def reap_orphans(ours: Container[int | None]) -> None:
     """Collect the exit codes of dead children that other processes started, without ``ours``.
 
     A process that adopts them, such as the first one of a container, is given the children of processes that died
-    before them, such as an applier's JVM and Python workers, and only it can reap them. Linux only.
+    before them, such as an applier's JVM and Python workers, and only it can reap them. The next call goes on where a
+    dead one of ``ours`` stands first.
     """
-    for listed in Path("/proc/self/task").glob("*/children"):
-        for child in map(int, listed.read_text().split()):
-            if child not in ours:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(child, os.WNOHANG)
+    with contextlib.suppress(ChildProcessError):  # there is no child
+        while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and dead.si_pid not in ours:
+            os.waitpid(dead.si_pid, 0)
 
 
 class _Watch:
