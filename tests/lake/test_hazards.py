@@ -218,6 +218,35 @@ release(reader)
     assert (ran.returncode, ran.stdout) == (0, "the hazard is there\n"), ran.stderr[-2000:]
 
 
+@pytest.mark.parametrize("noticed", [True, False], ids=["noticed", "unnoticed"])
+def test_h12_so_does_not_letting_go_of_a_transaction_whose_connection_has_ended(
+    postgres: Postgres, tmp_path: Path, noticed: bool
+) -> None:
+    """As where a server was restarted, or a firewall has forgotten a connection."""
+    database = f"h12_{'noticed' if noticed else 'unnoticed'}"
+    postgres.create_database(database)
+    program = f"""
+import duckdb, psycopg
+from shared.lake.connection.engine import connect, release
+con = connect()
+con.execute("ATTACH 'ducklake:postgres:{postgres.dsn(database)}' AS l (DATA_PATH '{tmp_path}')")
+con.execute("CREATE TABLE l.main.t (k INTEGER)")
+con.execute("BEGIN")
+con.execute("SELECT * FROM l.main.t").fetchall()
+others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
+with psycopg.connect({postgres.dsn(database)!r}, autocommit=True) as server:
+    server.execute(others + " AND pid <> pg_backend_pid()").fetchall()
+if {noticed}:
+    try:
+        con.execute("SELECT * FROM l.main.t AT (VERSION => 1)")
+    except duckdb.Error:
+        print("noticed")
+release(con)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "noticed\n" * noticed), ran.stderr[-2000:]
+
+
 def test_h13_a_flush_after_a_rewrite_beside_inlined_deletes_shows_deleted_rows_again(
     lake: ResolvedLake, con: duckdb.DuckDBPyConnection
 ) -> None:

@@ -6,7 +6,8 @@ A mistake replaces functions of the services for one pytest run (``plugin``); no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -251,6 +252,16 @@ def _fail_together() -> None:
         self._fail(group, error)
 
     _put(TaskRun, "_part", part)
+
+
+def _count_without_an_end() -> None:
+    @contextmanager
+    def begun(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        con.execute("BEGIN")
+        yield
+        con.execute("COMMIT")
+
+    _put(row_counter, "_transaction", begun)
 
 
 def _head_by_number() -> None:
@@ -627,6 +638,8 @@ MISTAKES = (
             ("tests/lake/test_early_answers.py", "-k", "while_another_apply")),
     Mistake("fail-together", "a reading's failure told of the whole group", _fail_together,
             (HOSTILE, "-k", "reading_that_fails_for_a_group and sqlite")),
+    Mistake("count-without-an-end", "a count that fails leaves its transaction open", _count_without_an_end,
+            ("tests/fast/reader/source/test_lake_source.py", "-k", "cut_short")),
     Mistake("head-by-number", "a head is known by its number alone, whatever was restored", _head_by_number,
             ("tests/fast/reader/source/test_lake_source.py", "-k", "history_that_was_undone")),
     Mistake("touches-of-one-look", "a second look at a source asks for nothing that touched it", _touches_of_one_look,

@@ -17,6 +17,7 @@ from tests.e2e.deployment import reached
 from tests.servers.kafka import Kafka
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import Proxy
+from tests.torture.aborts import Aborts
 from tests.torture.clicks import Clicks
 from tests.torture.fleet import Fleet
 from tests.torture.observer import Observer
@@ -76,6 +77,7 @@ class FaultRig:
         self.fleet = Fleet(
             files, folder / "logs", self.site.port, environ, appliers=appliers, imported=(PLANTED, *prepared.UP)
         )
+        self._aborts = Aborts(folder / "logs")
         self.observer = Observer(self.site, self.fleet)
         """Looks at what is shown from the moment at which everything runs."""
         self.healed_s: list[float] = []
@@ -193,11 +195,12 @@ class FaultRig:
             member.ask(signal.SIGHUP)
 
     def findings(self, *, shown: bool = True, new: bool = False, most: int | None = None) -> list[str]:
-        """What the oracles find wrong in the lakes, and in what was ``shown`` since this was asked last.
+        """What the oracles find wrong in the lakes, and in services' processes and what was ``shown`` since this was
+        asked last.
 
         ``new``: the rows of snapshots since the last such look alone, each of which reads them for the first time;
         ``most``: of at most so many of each destination.
         """
         said = self.observer.lies()
         found = self.site.findings(seen=self._seen if new else None, most=most)
-        return [*found, *self.clicks.findings(), *(said if shown else ())]
+        return [*found, *self.clicks.findings(), *self._aborts.new(), *(said if shown else ())]

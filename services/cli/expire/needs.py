@@ -23,7 +23,7 @@ from shared.contracts.ranges import NOT_SEEDED
 from shared.lake.catalog.reader import CatalogReader
 from shared.lake.checks.foreign_files import require_no_code
 from shared.lake.connection.attach import attach, confine, scanners
-from shared.lake.connection.engine import connect
+from shared.lake.connection.engine import instance
 from shared.lake.cursor import SCHEMA, Position, cursor_name, read_position
 from shared.lake.failure import LakeAbsent
 from shared.lake.upkeep.retained import Retained
@@ -132,7 +132,7 @@ def _mode(config: Config, destination: FileDestination) -> SeedMode:
 def _cursor(config: Config, destination: FileDestination, environ: Mapping[str, str]) -> Position | None:
     """The stored cursor; None where there is none. Raises a ``ViaduckError`` where the lake can't be read."""
     lake = Lakes(config, environ).listed(destination)
-    with closing(connect(catalogs=scanners(lake))) as con:
+    with instance(catalogs=scanners(lake)) as con:
         try:
             attach(con, ALIAS, lake, read_only=True)
         except LakeAbsent:

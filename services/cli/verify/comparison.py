@@ -21,7 +21,7 @@ from shared.contracts.messages import Problem, SeedMode
 from shared.lake.catalog.reader import CatalogReader, Column, TableInfo
 from shared.lake.checks.foreign_files import require_no_code, require_own_files
 from shared.lake.connection.attach import attach, confine, scanners
-from shared.lake.connection.engine import connect, read_whole
+from shared.lake.connection.engine import instance, read_whole
 from shared.lake.cursor import SCHEMA, Position, cursor_name, moved, read_position
 from shared.lake.failure import LakeAbsent, classify
 from shared.lake.routing_value import spelled
@@ -102,7 +102,7 @@ def compare_all(origin: ComparedSource, subjects: Sequence[Subject], memory_limi
 
 def _compared(origin: ComparedSource, subject: Subject, memory_limit: str | None) -> Verdict:
     began = time.perf_counter()
-    with closing(connect(memory_limit=memory_limit, catalogs=scanners(origin.lake, subject.lake))) as con:
+    with instance(memory_limit=memory_limit, catalogs=scanners(origin.lake, subject.lake)) as con:
         read_whole(con)
         try:
             attach(con, SOURCE, origin.lake, read_only=True)

@@ -35,7 +35,7 @@ from shared.kafka.topics import Topics
 from shared.lake.catalog.reader import CatalogReader, Column
 from shared.lake.checks.foreign_files import require_no_code, require_own_files
 from shared.lake.connection.attach import attach, confine, scanners
-from shared.lake.connection.engine import connect, read_whole
+from shared.lake.connection.engine import instance, read_whole
 from shared.lake.cursor import SCHEMA, Position, cursor_name, read_position
 from shared.lake.failure import LakeAbsent, classify
 from shared.lake.sql import ident, path
@@ -88,7 +88,7 @@ class TopicProof:
 
     def _compared(self, subject: Subject) -> Verdict:
         limit = self.config.applier.memory_limit
-        with closing(connect(memory_limit=limit, catalogs=scanners(subject.lake))) as con:
+        with instance(memory_limit=limit, catalogs=scanners(subject.lake)) as con:
             read_whole(con)
             attach(con, DESTINATION, subject.lake, read_only=True)
             confine(con, DESTINATION)

@@ -205,13 +205,12 @@ class Counter:
         """All in one transaction, which looks the snapshot up once; every result is read to its end."""
         con = self._fresh(patience)
         self._scanned = None
-        con.execute("BEGIN")
         counted = list[RowCounts]()
-        for column, relation in relations():
-            value = spelled(ident(column.name), column.type)
-            found = con.execute(f"SELECT {value}, count(*) FROM {relation.scan} GROUP BY 1", list(relation.values))
-            counted.append(_kept(found, routed))
-        con.execute("COMMIT")
+        with _transaction(con):
+            for column, relation in relations():
+                value = spelled(ident(column.name), column.type)
+                found = con.execute(f"SELECT {value}, count(*) FROM {relation.scan} GROUP BY 1", list(relation.values))
+                counted.append(_kept(found, routed))
         return counted
 
     def _fresh(self, patience: Sequence[str]) -> duckdb.DuckDBPyConnection:
@@ -246,6 +245,19 @@ class Counter:
         with contextlib.suppress(duckdb.Error):
             self.close()
         self._con = self._remembered = self._changes = None
+
+
+@contextlib.contextmanager
+def _transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """What is asked beside DuckDB may fail meanwhile, too, and must not leave it open."""
+    con.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(duckdb.Error):  # its connection has ended
+            con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
 
 
 def _kept(result: duckdb.DuckDBPyConnection, routed: Set[str]) -> RowCounts:

@@ -7,7 +7,7 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -124,6 +124,18 @@ def connect(*, memory_limit: str | None = None, catalogs: Collection[str] = CATA
     return con
 
 
+@contextlib.contextmanager
+def instance(
+    *, memory_limit: str | None = None, catalogs: Collection[str] = CATALOGS
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """What ``connect`` makes, let go of as ``release`` does."""
+    con = connect(memory_limit=memory_limit, catalogs=catalogs)
+    try:
+        yield con
+    finally:
+        release(con)
+
+
 def read_whole(con: duckdb.DuckDBPyConnection) -> None:
     """Read every file of a table from now on, whatever is asked of it: DuckLake never receives a filter.
 
@@ -157,7 +169,8 @@ def release(con: duckdb.DuckDBPyConnection) -> None:
     """Close a connection or a cursor, unless its instance was invalidated: that one is left alone for good.
 
     To end the transaction that is open in it raises where nothing can catch it, and the process is aborted (H12). The
-    reference that is given away here keeps even the interpreter's own end from doing so.
+    reference that is given away here keeps even the interpreter's own end from doing so. The same happens where the
+    transaction's connection to Postgres has ended, so a transaction is ended before, by a statement that may fail.
     """
     try:
         con.execute("SELECT 1")
@@ -165,7 +178,9 @@ def release(con: duckdb.DuckDBPyConnection) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(con))
         return
     except duckdb.Error:
-        pass  # a transaction that has failed, which closing ends
+        pass  # a transaction that has failed
+    with contextlib.suppress(duckdb.Error):  # none is open, or its connection has ended
+        con.execute("ROLLBACK")
     con.close()
 
 

@@ -20,6 +20,7 @@ from shared.kafka.topics import Topics
 from tests.signed import SIGNING
 from tests.torture import table
 from tests.torture import verdict as verdicts
+from tests.torture.aborts import Aborts
 from tests.torture.fault import Fault
 from tests.torture.faults import broker, catalogs, evolve, messages, network, processes
 from tests.torture.fleet import Fleet, Member
@@ -459,3 +460,14 @@ class TestForgeries:
             assert SIGNING.distrust(topic, key.encode(), value, said.decode() if isinstance(said, bytes) else None)
         for topic, model in MODELS.items():
             assert model.from_bytes(harmful(Topics("t"), "tenant-0")[f"t.{topic}"][1])
+
+
+def test_a_process_that_aborts_is_a_finding_once_though_another_has_begun(tmp_path: Path) -> None:
+    log, aborts = tmp_path / "reader.log", Aborts(tmp_path)
+    log.write_text("listening\nrd_kafka_enq_once_del_source_return: Assertion `eonce' failed.\n")
+    assert aborts.new() == []
+    with log.open("a") as more:
+        more.write("terminate called after throwing an instance of 'X'\n  what():  no more\nlistening\n")
+    told = "a process of reader has aborted: terminate called after throwing an instance of 'X' what():  no more"
+    assert aborts.new() == [told]
+    assert aborts.new() == []

@@ -23,6 +23,7 @@ from shared.contracts.errors import SourceError
 from shared.contracts.evolution import EvolutionPolicy
 from shared.contracts.ranges import Range
 from shared.contracts.reports import LONGEST_OFFERED, MOST_OFFERED
+from shared.lake.changes.changed_rows import RowsByFiles
 from tests.fast.reader.lakes import COLUMNS, Lake, config
 from tests.lake.backup import Backup
 from tests.lake.other_program import rewrite
@@ -253,6 +254,26 @@ def test_a_history_that_was_undone_is_counted_as_it_is_now(lake: Lake, open_sour
     lake.sql("DELETE FROM lake.t WHERE id = 3")
     head = lake.sql("DELETE FROM lake.t WHERE id = 4")
     assert counted(source, Range(before, head))[0].rows == {"a": 2}
+
+
+def test_a_count_that_its_catalog_has_cut_short_is_made_again(
+    lake: Lake, open_source: MakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked beside DuckDB fails in the middle of a transaction, too, which must not be open for the next."""
+    source = open_source()
+    before = lake.head
+    head = lake.insert("a", 0, 20)
+    assert counted(source, Range(before, head))[0].rows == {"a": 20}
+    changed = RowsByFiles.changed
+
+    def cut_off(*_: object) -> None:
+        raise SourceError("source_unreachable", "the catalog went away", "it is asked again")
+
+    monkeypatch.setattr(RowsByFiles, "changed", cut_off)
+    with pytest.raises(SourceError, match="went away"):
+        counted(source, Range(before, head))
+    monkeypatch.setattr(RowsByFiles, "changed", changed)
+    assert counted(source, Range(before, head))[0].rows == {"a": 20}
 
 
 def test_expiry_undoes_no_history(lake: Lake, open_source: MakeSource) -> None:
