@@ -5,8 +5,9 @@ check        no socket is connected or bound, no process is started (``Guard`` f
              than ``QUICK_S`` of CPU unless it is marked ``slow``; of tests on lakes those in ``ONE_BY_ONE``
 test         check, the other tests of ``tests/fast`` but the longest, every second of those on lakes in SQLite files
              that test-all has, 20 random histories, one `up --once`, one fault, the smallest models
-test-all     every test but the long ones of ``NIGHTLY``; where several differ in nothing but ``SETTINGS`` (the kind of
-             catalog, the way to commit), one of them; of a property that is tried in parts the first ``PARTS``
+test-all     every test but those of ``NIGHTLY``; where several differ in nothing but ``SETTINGS`` (the kind of
+             catalog, the way to commit), one of them; of ``MANY_CASES`` some; of a property that is tried in parts the
+             first
 test-matrix  every test in every setting
 ===========  ===========================================================================================================
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
@@ -233,7 +234,6 @@ ONE_OF_EACH = (
     "tests/e2e/test_pipelines.py::test_once_waits_for_every_pipeline_and_its_code_is_that_of_the_worst",
     "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[kill]",
     "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[0]",
-    "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[1]",
     "tests/model/test_citations.py",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[direct]",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[expiry]",
@@ -242,8 +242,6 @@ ONE_OF_EACH = (
 """Of what is slow, the one that `test` has."""
 
 LONGEST = (
-    "tests/fast/applier/test_lives.py",
-    "tests/fast/control/test_lives.py::test_a_day_of_ten_thousand_lives_leaves_nothing_but_what_has_a_bound",
     "tests/fast/reader/planner/test_crowd.py",
     "tests/fast/cli/up/test_several_pipelines.py",
     "tests/fast/control/page/test_browser.py",
@@ -261,30 +259,71 @@ LONGEST = (
 """Of `tests/fast`, what is in `test-all` alone."""
 
 NIGHTLY = (
+    "tests/deploy/test_files.py::test_the_checker_refuses_a_key_that_compose_does_not_know",
+    "tests/deploy/test_files.py::test_the_compose_file_is_one_in_the_eyes_of_compose",
+    "tests/deploy/test_files.py::test_without_a_token_of_ones_own_nothing_starts",
     "tests/e2e/test_pipelines.py::test_what_is_put_runs_beside_a_file_survives_a_restart_and_goes_alone[a folder]",
-    "tests/e2e/test_processes_die.py::test_services_and_the_whole_tree_killed_during_a_workload_lose_and_double_nothing[12-True]",
+    "tests/e2e/test_processes_die.py::test_services_and_the_whole_tree_killed_during_a_workload_lose_and_double_nothing",
+    "tests/e2e/test_real_servers.py::test_a_cluster_of_two_workers_ends_exact_though_one_is_killed_in_the_middle_of_a_commit",
+    "tests/e2e/test_real_servers.py::test_three_nodes_with_tls_passwords_and_acls_work_and_lose_one",
     "tests/e2e/test_topic_real_registry.py::test_records_in_each_format_land_by_the_schemas_of_a_real_registry",
+    "tests/e2e/test_topics_up.py::test_services_killed_while_records_come_lose_and_double_nothing",
     "tests/e2e/test_topics_up.py::test_the_whole_tree_killed_and_started_again_loses_and_doubles_nothing",
     "tests/e2e/test_torture.py::TestIncidents::test_silent_stall_after_the_cluster_was_recreated",
-    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[unusable]",
     "tests/e2e/test_torture.py::TestIncidents::test_two_coordinators_after_one_rebalance",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[clock]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[expire]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[network]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[partitions]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[poison]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[postgres]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[replay]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[source-topic]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[tenants]",
+    "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[unusable]",
+    "tests/fast/applier/test_lives.py::test_ten_thousand_lives_leave_nothing_but_what_has_a_bound",
+    "tests/fast/control/test_lives.py::test_a_day_of_ten_thousand_lives_leaves_nothing_but_what_has_a_bound",
+    "tests/fast/reader/planner/test_crowd.py::test_a_commit_of_all_fifty_thousand_costs_little_a_turn",
+    "tests/fast/reader/planner/test_crowd.py::test_each_turn_costs_little_while_all_fifty_thousand_lag",
+    "tests/fast/reader/planner/test_crowd.py::test_seeds_that_come_all_at_once_cost_each_as_much_as_among_a_fifth_as_many",
     "tests/lake/test_destination_schema.py::test_two_thousand_columns_are_shown_and_one_more_is_followed",
     "tests/lake/test_histories.py::test_so_is_a_usual_one_on_postgres[94080]",
     "tests/lake/test_histories.py::test_so_is_one_on_postgres_whose_source_is_restored_while_the_applier_has_it_open[70008]",
     "tests/lake/test_histories.py::test_so_is_one_on_postgres_whose_source_is_restored_while_the_applier_has_it_open[70012]",
     "tests/lake/test_histories.py::test_so_it_does_on_postgres[98006]",
     "tests/lake/test_histories.py::test_what_an_owner_has_lost_parks[98007]",
-    "tests/lake/test_histories_on_spark.py::test_spark_answers_as_the_functions_do[1]",
     "tests/lake/test_shapes.py::test_a_table_may_have_a_thousand_columns",
     "tests/model/test_models.py::test_a_mistake_in_the_specification_is_found",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[direct-first]",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[direct-mixed]",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[small-broker]",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[small-upkeep]",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[small]",
+    "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[topics-lives]",
 )
-"""What takes a minute and more, and does in another size or way what `test-all` has: services killed, a fault among
-faults, a wide table, a model of more faults at once, a registry that is fetched first; of histories that differ in
-nothing but their seeds, the second half; and mistakes planted in the specification, as those in the code are played by
-`make mutants` alone."""
+"""What takes long beside what it alone can find, and so is not played at each push: a fault among faults, services
+killed at random, clusters of several nodes, models of more faults at once, crowds and days that a bound is measured
+with, wide tables, what is built or fetched first; of histories that differ in nothing but their seeds, the second half;
+and mistakes planted in the specification, as those in the code are played by `make mutants` alone."""
+
+MANY_CASES = (
+    "tests/fast/control/web/test_hostile_routes.py::test_no_route_breaks_or_shows_as_markup_what_a_stranger_wrote",
+    "tests/lake/test_changed_rows.py::test_files_tell_no_more_than_ducklake_s_functions_and_all_that_changed",
+    "tests/lake/test_evolution.py::test_a_policy_decides_what_is_followed",
+    "tests/lake/test_evolution.py::test_appended_rows_are_mapped_by_identity",
+    "tests/lake/test_evolution.py::test_columns_are_followed_together_with_rows_and_commits_after_that_are_direct",
+    "tests/lake/test_evolution.py::test_they_are_followed_without_any_row",
+    "tests/lake/test_hostile_values.py::test_rows_are_found_by_keys_of_every_type",
+    "tests/lake/test_owners_columns.py::test_a_table_that_is_another_one_parks_with_the_statements_that_mend_it",
+    "tests/lake/test_owners_columns.py::test_what_keeps_every_value_is_the_owners_affair",
+    "tests/lake/test_shapes.py::test_every_type_arrives_as_it_is",
+    "tests/lake/test_shapes.py::test_names_are_taken_literally",
+    "tests/lake/test_shapes.py::test_rows_are_routed_by_any_type",
+)
+"""Tests whose cases, types and names among them, go one way through the code, and take seconds each."""
+
+FEW = 4
+"""Of the cases of each of ``MANY_CASES``, spread evenly from the first on."""
 
 TIERS: dict[str, Tier] = {
     "": Tier.ALL,
@@ -301,9 +340,6 @@ SETTINGS = (CATALOG, "commit", "in_files", "inlined", "maintained")
 """Parameters of tests of lakes: where the catalog is, who commits, whether rows are in files or in the catalog, and
 whether the source was maintained in between."""
 
-PARTS = 2
-"""Of a property that is tried part by part."""
-
 
 def tier_of(nodeid: str) -> Tier:
     """Without regard to settings."""
@@ -313,20 +349,37 @@ def tier_of(nodeid: str) -> Tier:
 def tiers_of(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Tier]:
     """The tier of each test by its id, given the parameters of each: all that a test has, or settings are unknown."""
     found = {nodeid: tier_of(nodeid) for nodeid in tests}
-    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    cases: dict[str, dict[tuple[str, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
     for nodeid, parameters in tests.items():
-        if parameters.get("part", 0) >= PARTS:
-            found[nodeid] = Tier.MATRIX
-        elif not parameters.keys().isdisjoint(SETTINGS):
-            same = (f"{name}={value!r}" for name, value in parameters.items() if name not in SETTINGS)
-            alike[nodeid.partition("[")[0], *same].append(nodeid)
-    for several in alike.values():
-        rest, turn = divmod(zlib.crc32(several[0].encode()), len(several))
-        chosen = several[turn]
-        found.update({nodeid: Tier.MATRIX for nodeid in several if nodeid != chosen and found[nodeid] > Tier.CHECK})
-        if tests[chosen].get(CATALOG) == "sqlite" and rest % 2 == 0:
-            found[chosen] = min(found[chosen], Tier.TEST)
+        case = tuple(f"{name}={value!r}" for name, value in parameters.items() if name not in SETTINGS)
+        cases[nodeid.partition("[")[0]][case].append(nodeid)
+    for name, alike in cases.items():
+        for several in _spared(name, list(alike.values())):
+            found.update({nodeid: Tier.MATRIX for nodeid in several if found[nodeid] > Tier.CHECK})
+        for several in alike.values():
+            if not tests[several[0]].keys().isdisjoint(SETTINGS):
+                _take_turns(several, tests, found)
+    found.update({nodeid: Tier.MATRIX for nodeid, parameters in tests.items() if parameters.get("part", 0) > 0})
     return found
+
+
+def _spared(name: str, cases: Sequence[list[str]]) -> Iterator[list[str]]:
+    """The cases of a test that test-all does without."""
+    few = min(FEW, len(cases)) if name in MANY_CASES else len(cases)
+    kept = {number * len(cases) // few for number in range(few)}
+    return (case for number, case in enumerate(cases) if number not in kept)
+
+
+def _take_turns(several: Sequence[str], tests: Mapping[str, Mapping[str, Any]], found: dict[str, Tier]) -> None:
+    """Leave one of those to test-all that differ in nothing but their settings. Where Postgres is there in two ways, a
+    SQLite file has as large a share as both."""
+    on_sqlite = [nodeid for nodeid in several if tests[nodeid].get(CATALOG) == "sqlite"]
+    shares = [*several, *(on_sqlite if len(several) > 2 * len(on_sqlite) else [])]
+    rest, turn = divmod(zlib.crc32(several[0].encode()), len(shares))
+    chosen = shares[turn]
+    found.update({nodeid: Tier.MATRIX for nodeid in several if nodeid != chosen and found[nodeid] > Tier.CHECK})
+    if found[chosen] < Tier.MATRIX and tests[chosen].get(CATALOG) == "sqlite" and rest % 2 == 0:
+        found[chosen] = min(found[chosen], Tier.TEST)
 
 
 def parameters_of(items: Iterable[pytest.Item]) -> dict[str, Mapping[str, Any]]:
