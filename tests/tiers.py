@@ -6,8 +6,8 @@ check        no socket is connected or bound, no process is started (``Guard`` f
 test         check, the other tests of ``tests/fast`` but the longest, every second of those on lakes in SQLite files
              that test-all has, 20 random histories, one `up --once`, one fault, the smallest models
 test-all     every test but those of ``NIGHTLY``; where several differ in nothing but ``SETTINGS`` (the kind of
-             catalog, the way to commit), one of them; of ``MANY_CASES`` some; of a property that is tried in parts the
-             first
+             catalog, the way to commit), one of them; of ``MANY_CASES`` a ``FEW``; of a property that is tried in parts
+             the first ``PARTS``
 test-matrix  every test in every setting
 ===========  ===========================================================================================================
 
@@ -234,6 +234,7 @@ ONE_OF_EACH = (
     "tests/e2e/test_pipelines.py::test_once_waits_for_every_pipeline_and_its_code_is_that_of_the_worst",
     "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[kill]",
     "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[0]",
+    "tests/lake/test_histories.py::test_every_destination_of_any_history_is_exact[1]",
     "tests/model/test_citations.py",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[direct]",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[expiry]",
@@ -292,6 +293,7 @@ NIGHTLY = (
     "tests/lake/test_histories.py::test_so_is_one_on_postgres_whose_source_is_restored_while_the_applier_has_it_open[70012]",
     "tests/lake/test_histories.py::test_so_it_does_on_postgres[98006]",
     "tests/lake/test_histories.py::test_what_an_owner_has_lost_parks[98007]",
+    "tests/lake/test_histories_on_spark.py::test_spark_answers_as_the_functions_do[1]",
     "tests/lake/test_shapes.py::test_a_table_may_have_a_thousand_columns",
     "tests/model/test_models.py::test_a_mistake_in_the_specification_is_found",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[direct-first]",
@@ -340,6 +342,9 @@ SETTINGS = (CATALOG, "commit", "in_files", "inlined", "maintained")
 """Parameters of tests of lakes: where the catalog is, who commits, whether rows are in files or in the catalog, and
 whether the source was maintained in between."""
 
+PARTS = 2
+"""Of a property that is tried part by part."""
+
 
 def tier_of(nodeid: str) -> Tier:
     """Without regard to settings."""
@@ -359,7 +364,7 @@ def tiers_of(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Tier]:
         for several in alike.values():
             if not tests[several[0]].keys().isdisjoint(SETTINGS):
                 _take_turns(several, tests, found)
-    found.update({nodeid: Tier.MATRIX for nodeid, parameters in tests.items() if parameters.get("part", 0) > 0})
+    found.update({nodeid: Tier.MATRIX for nodeid, parameters in tests.items() if parameters.get("part", 0) >= PARTS})
     return found
 
 
