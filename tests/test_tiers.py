@@ -57,14 +57,17 @@ def test_of_tests_that_differ_in_their_setting_alone_one_is_usual_and_settings_t
 
 @pytest.mark.parametrize("count", [2, FEW, FEW + 1, 21])
 def test_of_many_cases_a_few_are_usual_the_first_among_them_whatever_their_settings(count: int) -> None:
-    tests = {
-        f"{MANY_CASES[-1]}[{catalog}-{case}]": {CATALOG: catalog, "case": case}
+    layouts = "tests/lake/test_layout.py::test_x"
+    case_of = {
+        f"{name}[{catalog}-{case}]": case
+        for name in (MANY_CASES[-1], layouts)
         for case in range(count)
         for catalog in ("sqlite", "postgres")
     }
-    tests |= {nodeid.replace("shapes", "layout"): parameters for nodeid, parameters in tests.items()}
-    usual = {nodeid for nodeid, tier in tiers_of(tests).items() if tier < Tier.MATRIX}
-    kept = [tests[nodeid]["case"] for nodeid in tests if nodeid in usual and "shapes" in nodeid]
+    catalogs = ("postgres", "sqlite")
+    tests = {nodeid: {CATALOG: catalogs["sqlite" in nodeid], "case": case} for nodeid, case in case_of.items()}
+    usual = [nodeid for nodeid, tier in tiers_of(tests).items() if tier < Tier.MATRIX]
+    kept = [case_of[nodeid] for nodeid in usual if not nodeid.startswith(layouts)]
     assert kept[0] == 0
     assert len(kept) == min(count, FEW)
     assert max(later - earlier for earlier, later in itertools.pairwise([*kept, count])) <= -(-count // FEW)
