@@ -15,7 +15,7 @@ import pytest
 
 from tests.listing import collected
 from tests.one_by_one import ONE_BY_ONE
-from tests.tiers import CATALOG, FEW, MANY_CASES, NIGHTLY, TIERS, Guard, Outside, Tier, tier_of, tiers_of
+from tests.tiers import CATALOG, NIGHTLY, TIERS, Guard, Outside, Tier, tier_of, tiers_of
 
 
 def test_every_place_is_one_of_tests_no_tier_is_empty_and_no_test_is_only_in_the_matrix(
@@ -53,30 +53,6 @@ def test_of_tests_that_differ_in_their_setting_alone_one_is_usual_and_settings_t
     assert 10 <= len(newcomers) <= 40
     turns = Counter((tests[nodeid][CATALOG], tests[nodeid]["commit"]) for nodeid in usual)
     assert min(turns[each] for each in settings) >= 10
-
-
-@pytest.mark.parametrize("count", [2, FEW, FEW + 1, 21])
-def test_of_many_cases_a_few_are_usual_the_first_among_them_whatever_their_settings(count: int) -> None:
-    layouts = "tests/lake/test_layout.py::test_x"
-    case_of = {
-        f"{name}[{catalog}-{case}]": case
-        for name in (MANY_CASES[-1], layouts)
-        for case in range(count)
-        for catalog in ("sqlite", "postgres")
-    }
-    catalogs = ("postgres", "sqlite")
-    tests = {nodeid: {CATALOG: catalogs["sqlite" in nodeid], "case": case} for nodeid, case in case_of.items()}
-    usual = [nodeid for nodeid, tier in tiers_of(tests).items() if tier < Tier.MATRIX]
-    kept = [case_of[nodeid] for nodeid in usual if not nodeid.startswith(layouts)]
-    assert kept[0] == 0
-    assert len(kept) == min(count, FEW)
-    assert max(later - earlier for earlier, later in itertools.pairwise([*kept, count])) <= -(-count // FEW)
-    assert len(usual) == len(kept) + count, "of a test that is not named every case"
-
-
-def test_of_a_property_in_parts_the_first_two_are_usual() -> None:
-    tests = {f"tests/lake/test_laws.py::test_x[{part}]": {"part": part} for part in range(4)}
-    assert list(tiers_of(tests).values()) == [Tier.ALL, Tier.ALL, Tier.MATRIX, Tier.MATRIX]
 
 
 def test_a_setting_that_is_in_check_stays_there_and_the_others_take_turns_without_it() -> None:
@@ -126,4 +102,4 @@ def test_a_guard_that_is_released_forbids_nothing(guard: Guard) -> None:
 
 def test_of_the_places_that_fit_the_longest_counts() -> None:
     assert tier_of("tests/e2e/test_up.py::test_anything") is Tier.ALL
-    assert tier_of("tests/lake/test_shapes.py::test_a_table_may_have_a_thousand_columns") is Tier.MATRIX
+    assert tier_of("tests/lake/test_histories_on_spark.py::test_spark_answers_as_the_functions_do[1]") is Tier.MATRIX

@@ -5,9 +5,8 @@ check        no socket is connected or bound, no process is started (``Guard`` f
              than ``QUICK_S`` of CPU unless it is marked ``slow``; of tests on lakes those in ``ONE_BY_ONE``
 test         check, the other tests of ``tests/fast`` but the longest, every second of those on lakes in SQLite files
              that test-all has, 20 random histories, one `up --once`, one fault, the smallest models
-test-all     every test but those of ``NIGHTLY``; where several differ in nothing but ``SETTINGS`` (the kind of
-             catalog, the way to commit), one of them; of ``MANY_CASES`` a ``FEW``; of a property that is tried in parts
-             the first ``PARTS``
+test-all     every test but the long ones of ``NIGHTLY``; where several differ in nothing but ``SETTINGS`` (the kind of
+             catalog, the way to commit), one of them; of a property that is tried in parts the first ``PARTS``
 test-matrix  every test in every setting
 ===========  ===========================================================================================================
 
@@ -21,7 +20,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
@@ -243,6 +242,8 @@ ONE_OF_EACH = (
 """Of what is slow, the one that `test` has."""
 
 LONGEST = (
+    "tests/fast/applier/test_lives.py",
+    "tests/fast/control/test_lives.py::test_a_day_of_ten_thousand_lives_leaves_nothing_but_what_has_a_bound",
     "tests/fast/reader/planner/test_crowd.py",
     "tests/fast/cli/up/test_several_pipelines.py",
     "tests/fast/control/page/test_browser.py",
@@ -260,13 +261,8 @@ LONGEST = (
 """Of `tests/fast`, what is in `test-all` alone."""
 
 NIGHTLY = (
-    "tests/deploy/test_files.py::test_the_checker_refuses_a_key_that_compose_does_not_know",
-    "tests/deploy/test_files.py::test_the_compose_file_is_one_in_the_eyes_of_compose",
-    "tests/deploy/test_files.py::test_without_a_token_of_ones_own_nothing_starts",
     "tests/e2e/test_pipelines.py::test_what_is_put_runs_beside_a_file_survives_a_restart_and_goes_alone[a folder]",
     "tests/e2e/test_processes_die.py::test_services_and_the_whole_tree_killed_during_a_workload_lose_and_double_nothing",
-    "tests/e2e/test_real_servers.py::test_a_cluster_of_two_workers_ends_exact_though_one_is_killed_in_the_middle_of_a_commit",
-    "tests/e2e/test_real_servers.py::test_three_nodes_with_tls_passwords_and_acls_work_and_lose_one",
     "tests/e2e/test_topic_real_registry.py::test_records_in_each_format_land_by_the_schemas_of_a_real_registry",
     "tests/e2e/test_topics_up.py::test_services_killed_while_records_come_lose_and_double_nothing",
     "tests/e2e/test_topics_up.py::test_the_whole_tree_killed_and_started_again_loses_and_doubles_nothing",
@@ -282,11 +278,6 @@ NIGHTLY = (
     "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[source-topic]",
     "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[tenants]",
     "tests/e2e/test_torture.py::test_nothing_is_lost_or_doubled_under[unusable]",
-    "tests/fast/applier/test_lives.py::test_ten_thousand_lives_leave_nothing_but_what_has_a_bound",
-    "tests/fast/control/test_lives.py::test_a_day_of_ten_thousand_lives_leaves_nothing_but_what_has_a_bound",
-    "tests/fast/reader/planner/test_crowd.py::test_a_commit_of_all_fifty_thousand_costs_little_a_turn",
-    "tests/fast/reader/planner/test_crowd.py::test_each_turn_costs_little_while_all_fifty_thousand_lag",
-    "tests/fast/reader/planner/test_crowd.py::test_seeds_that_come_all_at_once_cost_each_as_much_as_among_a_fifth_as_many",
     "tests/lake/test_destination_schema.py::test_two_thousand_columns_are_shown_and_one_more_is_followed",
     "tests/lake/test_histories.py::test_so_is_a_usual_one_on_postgres[94080]",
     "tests/lake/test_histories.py::test_so_is_one_on_postgres_whose_source_is_restored_while_the_applier_has_it_open[70008]",
@@ -303,29 +294,10 @@ NIGHTLY = (
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[small]",
     "tests/model/test_models.py::test_every_promise_holds_whatever_fails_and_whenever[topics-lives]",
 )
-"""What takes long beside what it alone can find, and so is not played at each push: a fault among faults, services
-killed at random, clusters of several nodes, models of more faults at once, crowds and days that a bound is measured
-with, wide tables, what is built or fetched first; of histories that differ in nothing but their seeds, the second half;
-and mistakes planted in the specification, as those in the code are played by `make mutants` alone."""
-
-MANY_CASES = (
-    "tests/fast/control/web/test_hostile_routes.py::test_no_route_breaks_or_shows_as_markup_what_a_stranger_wrote",
-    "tests/lake/test_changed_rows.py::test_files_tell_no_more_than_ducklake_s_functions_and_all_that_changed",
-    "tests/lake/test_evolution.py::test_a_policy_decides_what_is_followed",
-    "tests/lake/test_evolution.py::test_appended_rows_are_mapped_by_identity",
-    "tests/lake/test_evolution.py::test_columns_are_followed_together_with_rows_and_commits_after_that_are_direct",
-    "tests/lake/test_evolution.py::test_they_are_followed_without_any_row",
-    "tests/lake/test_hostile_values.py::test_rows_are_found_by_keys_of_every_type",
-    "tests/lake/test_owners_columns.py::test_a_table_that_is_another_one_parks_with_the_statements_that_mend_it",
-    "tests/lake/test_owners_columns.py::test_what_keeps_every_value_is_the_owners_affair",
-    "tests/lake/test_shapes.py::test_every_type_arrives_as_it_is",
-    "tests/lake/test_shapes.py::test_names_are_taken_literally",
-    "tests/lake/test_shapes.py::test_rows_are_routed_by_any_type",
-)
-"""Tests whose cases, types and names among them, go one way through the code, and take seconds each."""
-
-FEW = 4
-"""Of the cases of each of ``MANY_CASES``, spread evenly from the first on."""
+"""What takes long, and does in another size or way what `test-all` has: a fault among faults (`make torture`), services
+killed at random (`make soak`), models of more faults at once (`make model-check`), a wide table, a registry that is
+fetched first; of histories that differ in nothing but their seeds, the second half; and mistakes planted in the
+specification, as those in the code are played by `make mutants` alone."""
 
 TIERS: dict[str, Tier] = {
     "": Tier.ALL,
@@ -354,37 +326,20 @@ def tier_of(nodeid: str) -> Tier:
 def tiers_of(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Tier]:
     """The tier of each test by its id, given the parameters of each: all that a test has, or settings are unknown."""
     found = {nodeid: tier_of(nodeid) for nodeid in tests}
-    cases: dict[str, dict[tuple[str, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for nodeid, parameters in tests.items():
-        case = tuple(f"{name}={value!r}" for name, value in parameters.items() if name not in SETTINGS)
-        cases[nodeid.partition("[")[0]][case].append(nodeid)
-    for name, alike in cases.items():
-        for several in _spared(name, list(alike.values())):
-            found.update({nodeid: Tier.MATRIX for nodeid in several if found[nodeid] > Tier.CHECK})
-        for several in alike.values():
-            if not tests[several[0]].keys().isdisjoint(SETTINGS):
-                _take_turns(several, tests, found)
-    found.update({nodeid: Tier.MATRIX for nodeid, parameters in tests.items() if parameters.get("part", 0) >= PARTS})
+        if parameters.get("part", 0) >= PARTS:
+            found[nodeid] = Tier.MATRIX
+        elif not parameters.keys().isdisjoint(SETTINGS):
+            same = (f"{name}={value!r}" for name, value in parameters.items() if name not in SETTINGS)
+            alike[nodeid.partition("[")[0], *same].append(nodeid)
+    for several in alike.values():
+        rest, turn = divmod(zlib.crc32(several[0].encode()), len(several))
+        chosen = several[turn]
+        found.update({nodeid: Tier.MATRIX for nodeid in several if nodeid != chosen and found[nodeid] > Tier.CHECK})
+        if tests[chosen].get(CATALOG) == "sqlite" and rest % 2 == 0:
+            found[chosen] = min(found[chosen], Tier.TEST)
     return found
-
-
-def _spared(name: str, cases: Sequence[list[str]]) -> Iterator[list[str]]:
-    """The cases of a test that test-all does without."""
-    few = min(FEW, len(cases)) if name in MANY_CASES else len(cases)
-    kept = {number * len(cases) // few for number in range(few)}
-    return (case for number, case in enumerate(cases) if number not in kept)
-
-
-def _take_turns(several: Sequence[str], tests: Mapping[str, Mapping[str, Any]], found: dict[str, Tier]) -> None:
-    """Leave one of those to test-all that differ in nothing but their settings. Where Postgres is there in two ways, a
-    SQLite file has as large a share as both."""
-    on_sqlite = [nodeid for nodeid in several if tests[nodeid].get(CATALOG) == "sqlite"]
-    shares = [*several, *(on_sqlite if len(several) > 2 * len(on_sqlite) else [])]
-    rest, turn = divmod(zlib.crc32(several[0].encode()), len(shares))
-    chosen = shares[turn]
-    found.update({nodeid: Tier.MATRIX for nodeid in several if nodeid != chosen and found[nodeid] > Tier.CHECK})
-    if found[chosen] < Tier.MATRIX and tests[chosen].get(CATALOG) == "sqlite" and rest % 2 == 0:
-        found[chosen] = min(found[chosen], Tier.TEST)
 
 
 def parameters_of(items: Iterable[pytest.Item]) -> dict[str, Mapping[str, Any]]:

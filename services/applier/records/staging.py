@@ -16,6 +16,7 @@ Of unwrapped events also ``s``, ``begins`` and ``left_out`` (``envelope``).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -100,7 +101,8 @@ class Staging:
 
     def parameters(self) -> dict[str, Any]:
         """What both bind: names of fields, paths within fields, the time of the insertion."""
-        found: dict[str, Any] = {"usual": list(self.usual)}
+        # As one text: DuckDB asks of each bound value, and twice, whether it is one of pandas'.
+        found: dict[str, Any] = {"usual": json.dumps(self.usual, ensure_ascii=False)}
         for number, target in enumerate(self.targets):
             if self._reads(target):
                 found[f"n{number}"] = target.path[0]
@@ -142,7 +144,7 @@ class Staging:
 
     def _alike(self) -> str:
         """Whether a record's fields are the usual ones in their order, so that a field's place tells its value."""
-        return "map_values(m) AS at_places, map_keys(m) = CAST($usual AS VARCHAR[]) AS alike"
+        return "map_values(m) AS at_places, map_keys(m) = CAST(CAST($usual AS JSON) AS VARCHAR[]) AS alike"
 
     def _raw(self) -> str:
         """``r0``, …: the raw texts of fields."""

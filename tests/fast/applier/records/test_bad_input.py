@@ -212,7 +212,6 @@ def test_ten_thousand_fields_make_as_many_columns_as_there_may_be(con: duckdb.Du
     assert table.last.rescued == {"": 9_981}
 
 
-@pytest.mark.slow
 def test_one_record_of_ten_thousand_fields_lands_whole(con: duckdb.DuckDBPyConnection) -> None:
     table = Table(con, replace(BARE, max_columns=20))
     record = {f"f{number}": number for number in range(10_000)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -29,6 +30,17 @@ def test_a_batch_gives_columns_to_the_fields_that_it_has_values_of_in_their_orde
     ]
     assert [column.name for column in table.last.new_columns] == [OFFSET, "b", "i", "d", "t", "o", "l"]
     assert table.rows == [{"b": True, "i": 1}, {"d": 1.5, "t": "x", "o": '{"a":[1,2]}', "l": "[]"}]
+
+
+@pytest.mark.parametrize(
+    "names", [("a\x00b", "a\x00c"), ('"', "\\"), ("é", "🦆"), ("null", "NULL "), ("", " ")], ids=ascii
+)
+def test_a_field_s_place_in_a_record_tells_its_value_in_no_other_record(table: Table, names: tuple[str, str]) -> None:
+    """The names of the first record's fields are compared with those of each record (``Staging.parameters``)."""
+    one, other = names
+    records = [{one: 1, other: 2}, {other: 3, one: 4}, {one: 5}, {one: 6, other: 7}]
+    found = table.take(records)
+    assert [{**json.loads(row.pop("_rescued", "{}")), **row} for row in found] == records
 
 
 @pytest.mark.parametrize(
